@@ -76,7 +76,7 @@ def serving(
 
 
 def _require_tls(cluster: Cluster) -> None:
-    folder = cluster.data_dir
+    folder = cluster.data_folder.path
     assert folder is not None
     owner = folder.stat()
     certificate, key = folder / "server.crt", folder / "server.key"

@@ -77,7 +77,7 @@ def test_wal_position_grows_by_what_is_written(session: psycopg.Connection[Any])
 def test_sizes(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     session.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
     session.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 5000) i")
-    sizes = postgres.sizes(session, ["t", "absent"], cluster.data_dir)
+    sizes = postgres.sizes(session, ["t", "absent"], cluster.data_folder.path)
     row = session.execute(
         "SELECT pg_table_size('t'), pg_indexes_size('t'), pg_database_size('pgstrata')"
     ).fetchone()
@@ -100,7 +100,7 @@ def test_what_is_asked_does_not_follow_the_number(
         postgres.prepare(other)
         position = postgres.wal_position(other)
         assert position is not None and position > 1_000_000
-        assert postgres.wait_for_fresh(other, cluster.data_dir)
+        assert postgres.wait_for_fresh(other, cluster.data_folder.path)
         assert postgres.knows_states(other) and postgres.others_present(other, []) == 1
         assert postgres.backends_present(session, [other.info.backend_pid]) == 1
         assert set(postgres.sizes(other, ["t"], None).tables) == {"t"}
@@ -120,7 +120,7 @@ def test_servers_of_each_form_are_asked() -> None:
             session.execute("INSERT INTO public.t SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
             after = postgres.wal_position(session)
             assert before is not None and after is not None and 1_000_000 < after - before < 20_000_000
-            assert postgres.wait_for_fresh(session, cluster.data_dir)
+            assert postgres.wait_for_fresh(session, cluster.data_folder.path)
             assert postgres.others_present(session, []) == 0
             assert postgres.sizes(session, ["t"], None).tables["t"].table_bytes > 1_000_000
             if version == "9.6":  # as servers before it are asked, which have no pg_lsn
@@ -139,7 +139,7 @@ def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster
     with cluster.connect("pgstrata") as other:
         other.execute("INSERT INTO p SELECT i, 'x' FROM generate_series(0, 199) i")
         pid = other.info.backend_pid
-    reported(session, pid, cluster.data_dir)
+    reported(session, pid, cluster.data_folder.path)
     one = session.execute("SELECT sum(pg_table_size(t)) FROM unnest('{p1,p21}'::regclass[]) t").fetchone()
     assert one is not None
     assert postgres.table_sizes(session, ["p"])["p"].table_bytes == one[0]
@@ -157,7 +157,7 @@ def test_describe(session: psycopg.Connection[Any], cluster: Cluster) -> None:
         # Fewer than autovacuum's threshold, or it might clear them away.
         other.execute("INSERT INTO t (v) SELECT i FROM generate_series(1, 40) i; DELETE FROM t WHERE id <= 7")
         pid = other.info.backend_pid
-    reported(session, pid, cluster.data_dir)
+    reported(session, pid, cluster.data_folder.path)
     table = postgres.describe(session, ["t", "absent"])
     assert list(table) == ["t"]
     assert (table["t"].rows_estimate, table["t"].dead_estimate) == (33, 7)

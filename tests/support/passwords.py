@@ -17,7 +17,7 @@ def passwords_only(cluster: Cluster, way: str) -> None:
         )
         session.execute("DROP ROLE IF EXISTS canary")
         session.execute(f"CREATE ROLE canary SUPERUSER LOGIN PASSWORD '{CANARY}'".encode())
-    hba = cluster.data_dir / "pg_hba.conf"
+    hba = cluster.data_folder.path / "pg_hba.conf"
     hba.write_text(f"local all all trust\nhost all all 127.0.0.1/32 {way}\n")
     with cluster.connect() as session:
         session.execute("SELECT pg_reload_conf()")

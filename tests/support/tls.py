@@ -120,9 +120,9 @@ def speak_tls(cluster: Cluster, signed: Signed, authority: Path, hba: str, more:
     """Gives a cluster that has been made and not started, or runs already, TLS; hba: lines of pg_hba.conf."""
     give_certificate(cluster, signed)
     _own(cluster, authority, "clients.crt")
-    with (cluster.data_dir / "postgresql.conf").open("a") as file:
+    with (cluster.data_folder.path / "postgresql.conf").open("a") as file:
         file.write(f"\nssl = on\nssl_ca_file = 'clients.crt'\n{more}\n")
-    (cluster.data_dir / "pg_hba.conf").write_text(f"local all all trust\n{hba}\n")
+    (cluster.data_folder.path / "pg_hba.conf").write_text(f"local all all trust\n{hba}\n")
 
 
 def give_certificate(cluster: Cluster, signed: Signed) -> None:
@@ -132,8 +132,8 @@ def give_certificate(cluster: Cluster, signed: Signed) -> None:
 
 
 def _own(cluster: Cluster, file: Path, name: str) -> None:
-    there = cluster.data_dir / name
+    there = cluster.data_folder.path / name
     shutil.copyfile(file, there)
-    owner = cluster.data_dir.stat()
+    owner = cluster.data_folder.path.stat()
     os.chown(there, owner.st_uid, owner.st_gid)
     there.chmod(0o600)

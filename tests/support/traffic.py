@@ -128,7 +128,7 @@ def state(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 
 def take_logs(cluster: Cluster, folder: Path) -> None:
     """Copies the logs of a server that has been stopped."""
-    for file in (cluster.data_dir / "log").iterdir():
+    for file in (cluster.data_folder.path / "log").iterdir():
         shutil.copyfile(file, folder / file.name)
 
 

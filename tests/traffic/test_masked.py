@@ -167,7 +167,7 @@ def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: 
         cluster.stop()
         cluster.start(settings={**SETTINGS, "log_destination": "csvlog"})
         work(cluster.connect("shop"), values)
-        shutil.copyfile(cluster.data_dir / "log" / "postgresql.csv", tmp_path / "log.csv")
+        shutil.copyfile(cluster.data_folder.path / "log" / "postgresql.csv", tmp_path / "log.csv")
         whole = capture([tmp_path / "log.csv"], tmp_path / "whole.traffic")
         mask = Mask(keep=("open", "paid"))
         header = capture([tmp_path / "log.csv"], tmp_path / "masked.traffic", mask=mask)

@@ -51,7 +51,7 @@ def logs(
             work(cluster)
             seen = statement_rows(admin)
         cluster.stop()
-        for file in (cluster.data_dir / "log").iterdir():
+        for file in (cluster.data_folder.path / "log").iterdir():
             shutil.copyfile(file, folder / file.name)
     yield folder, seen
 

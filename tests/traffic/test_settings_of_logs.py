@@ -180,7 +180,7 @@ def logs(pg17: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
             cluster.stop()
             folder = root / name
             folder.mkdir()
-            for file in (cluster.data_dir / "log").iterdir():
+            for file in (cluster.data_folder.path / "log").iterdir():
                 shutil.move(file, folder / file.name)
     yield root
 

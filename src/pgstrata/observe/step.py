@@ -115,6 +115,8 @@ class StepWatch:
         self._waits: WaitSampler | None = None
         # Somebody else's server may run anywhere: its host and processes are out of sight.
         self._managed = cluster.postmaster.pid is not None
+        data = cluster.data_folder if self._managed else None
+        self._data_dir = data.path if data is not None else None
         self._result = StepObserved()
         self._session: psycopg.Connection[Any] | None = None
         self._before: postgres.Counters = {}
@@ -294,8 +296,8 @@ class StepWatch:
             return None
 
     def _open_host(self) -> host.HostCounters:
-        assert self._cluster.data_dir is not None
-        devices = disks.devices_of(self._cluster.data_dir)
+        assert self._data_dir is not None
+        devices = disks.devices_of(self._data_dir)
         if not devices:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
@@ -384,8 +386,9 @@ class StepWatch:
             postgres.prepare(session)
             self._await_fresh(session)
             counters |= postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
-            folder = self._cluster.data_dir if self._managed else None
-            self._result.sizes = self._try("sizes", lambda: postgres.sizes(session, self._tables, folder))
+            self._result.sizes = self._try(
+                "sizes", lambda: postgres.sizes(session, self._tables, self._data_dir)
+            )
             self._result.tables = (
                 self._try(
                     "tables",
@@ -396,8 +399,7 @@ class StepWatch:
         return counters
 
     def _await_fresh(self, session: psycopg.Connection[Any]) -> None:
-        data_dir = self._cluster.data_dir if self._managed else None
-        if not postgres.wait_for_fresh(session, data_dir):
+        if not postgres.wait_for_fresh(session, self._data_dir):
             self._result.notes.append(_LATE)
 
     def _await_alone(self, session: psycopg.Connection[Any]) -> bool:

@@ -104,13 +104,13 @@ def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
         assert shown["listen_addresses"] == "" and shown["data_checksums"] == "off"
         assert shown["server_version_num"] == str(server.version_num)
         if ROOT:
-            assert cluster.data_dir.stat().st_uid == server_account().uid  # type: ignore[union-attr]
+            assert cluster.data_folder.path.stat().st_uid == server_account().uid  # type: ignore[union-attr]
         log = cluster.log_file.read_text()
         assert "database system is ready to accept connections" in cluster.log_tail()
         assert all(line[0] in "2\t" for line in log.splitlines())  # %m begins with the year
         cluster.stop()
         assert not server_process.alive() and server_process.pids() == []
-        assert not working_in(cluster.data_dir)
+        assert not working_in(cluster.data_folder.path)
         cluster.start()
         with cluster.connect() as session:
             assert session.execute("SELECT 1").fetchone() == (1,)
@@ -123,7 +123,7 @@ def test_starting_takes_no_second_longer_than_the_server(pg17: Server, place: Pa
         begun = time.time()
         cluster.start()
         seen = time.time()
-        ready = (cluster.data_dir / "postmaster.pid").stat().st_mtime
+        ready = (cluster.data_folder.path / "postmaster.pid").stat().st_mtime
         assert begun <= ready + 0.01 and seen - ready < 0.5
 
 
@@ -150,7 +150,7 @@ def test_nothing_is_left_of_a_killed_postmaster(version: str, place: Path) -> No
     with cluster:
         pid = cluster.postmaster.pid
         assert pid
-        segments = segments_of(cluster.data_dir)
+        segments = segments_of(cluster.data_folder.path)
         assert posix_memory(segments) == segments != []
         if version == "9.6":
             assert semaphores_of(pid) > 0
@@ -162,7 +162,7 @@ def test_nothing_is_left_of_a_killed_postmaster(version: str, place: Path) -> No
         with pytest.raises(ServerError, match="cannot connect"):
             cluster.connect()
         cluster.stop()
-        assert posix_memory(segments) == [] and not working_in(cluster.data_dir)
+        assert posix_memory(segments) == [] and not working_in(cluster.data_folder.path)
         assert semaphores_of(pid) == 0
     assert not (place / "c").exists()
 
@@ -179,7 +179,7 @@ cluster.create()
 if until != "created":
     cluster.start()
     with cluster.connect() as session:
-        print(session.execute("select current_user").fetchone()[0], os.stat(cluster.data_dir).st_uid)
+        print(session.execute("select current_user").fetchone()[0], os.stat(cluster.data_folder.path).st_uid)
 if until == "removed":
     cluster.remove()
     sys.exit()
@@ -234,9 +234,9 @@ def test_a_leftover_is_reused_when_the_same_folder_is_wanted(pg17: Server, place
 def test_a_kept_cluster_is_left_alone(pg17: Server, place: Path) -> None:
     cluster = started(pg17, place)
     cluster.keep()
-    assert not working_in(cluster.data_dir)
+    assert not working_in(cluster.data_folder.path)
     assert clear_leftovers(place) == []
-    assert (cluster.data_dir / "PG_VERSION").exists()
+    assert (cluster.data_folder.path / "PG_VERSION").exists()
     with pytest.raises(ServerError, match="was kept"):
         Cluster(pg17, PLAIN, place / "c").create()
 

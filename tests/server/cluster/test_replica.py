@@ -77,7 +77,7 @@ def test_what_is_written_on_the_primary_is_read_on_its_replica(
             session.execute("DELETE FROM t")
         both.stop()
         both.restore()
-        assert not standby.data_dir.exists(), "it follows other data now, and is made anew"
+        assert not standby.data_folder.path.exists(), "it follows other data now, and is made anew"
         both.start()
         with both.serving(reads_only=True).connect() as session:
             assert session.execute("SELECT count(*) FROM t").fetchall() == [(100000,)]

@@ -24,7 +24,7 @@ def test_what_was_written_since_is_gone(place: Path, pg17: Server) -> None:
             connection.execute("CREATE TABLE t AS SELECT 1 AS x")
         one.stop()
         one.save()
-        other.create(copy_of=one.data_dir)
+        other.create(copy_of=one.data_folder.path)
         other.start()
         one.start()
         with one.connect() as connection, other.connect() as beside:
@@ -35,8 +35,8 @@ def test_what_was_written_since_is_gone(place: Path, pg17: Server) -> None:
         one.start()
         with one.connect() as connection:
             assert connection.execute("SELECT x FROM t").fetchall() == [(1,)]
-        one.drop_snapshot()
-        assert not one.snapshot_dir.exists()
+        one.data_folder.drop_snapshot()
+        assert not one.data_folder.snapshot.exists()
 
 
 @pytest.mark.program

@@ -75,15 +75,17 @@ def test_the_log_lies_elsewhere_and_every_copy_of_the_data_has_it_within(
     with cluster(pg17, place / "c", find_storage(None, str(elsewhere), None)) as one:
         one.create()
         one.start()
-        assert one.wal_dir == elsewhere / "c" / "wal"
-        assert (one.data_dir / "pg_wal").resolve() == one.wal_dir
-        segments = {path.name for path in one.wal_dir.iterdir()}
+        assert one.data_folder.wal == elsewhere / "c" / "wal"
+        assert (one.data_folder.path / "pg_wal").resolve() == one.data_folder.wal
+        segments = {path.name for path in one.data_folder.wal.iterdir()}
         assert any(len(name) == 24 for name in segments)
         with one.connect() as session:
             session.execute("CREATE TABLE t AS SELECT 1 AS i")
         one.stop()
         one.save()
-        assert (one.snapshot_dir / "pg_wal").is_dir() and not (one.snapshot_dir / "pg_wal").is_symlink()
+        assert (one.data_folder.snapshot / "pg_wal").is_dir() and not (
+            one.data_folder.snapshot / "pg_wal"
+        ).is_symlink()
         one.start()
         with one.connect() as session:
             session.execute("INSERT INTO t VALUES (2)")
@@ -92,21 +94,23 @@ def test_the_log_lies_elsewhere_and_every_copy_of_the_data_has_it_within(
         one.start()
         with one.connect() as session:
             assert session.execute("SELECT count(*) FROM t").fetchall() == [(1,)]
-        assert (one.data_dir / "pg_wal").resolve() == one.wal_dir
+        assert (one.data_folder.path / "pg_wal").resolve() == one.data_folder.wal
         one.stop()
         key = loaded.key_of({"rows": 1})
-        kept = loaded.keep(key, one.data_dir, about=loaded.begin_record(key, "pg17", "w", {}, {}, 1.0))
+        kept = loaded.keep(
+            key, one.data_folder.path, about=loaded.begin_record(key, "pg17", "w", {}, {}, 1.0)
+        )
         assert kept is not None and loaded.find(key) is not None
         # A copy of the data goes to a cluster without a folder of its own for the log, and the other way.
         with cluster(pg17, place / "d", Storage()) as two:
-            two.create(one.data_dir)
+            two.create(one.data_folder.path)
             two.start()
-            assert not (two.data_dir / "pg_wal").is_symlink()
+            assert not (two.data_folder.path / "pg_wal").is_symlink()
             two.stop()
             with cluster(pg17, place / "e", Storage(wal=elsewhere)) as three:
                 three.create(kept.data)
                 three.start()
-                assert (three.data_dir / "pg_wal").resolve() == elsewhere / "e" / "wal"
+                assert (three.data_folder.path / "pg_wal").resolve() == elsewhere / "e" / "wal"
                 with three.connect() as session:
                     assert session.execute("SELECT count(*) FROM t").fetchall() == [(1,)]
     assert list(elsewhere.iterdir()) == []

@@ -36,10 +36,10 @@ def cluster(pg17: Server) -> Iterator[Cluster]:
     folder.chmod(0o755)
     with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), folder / "c", tcp=True) as made:
         made.create()
-        with (made.data_dir / "postgresql.auto.conf").open("a") as file:
+        with (made.data_folder.path / "postgresql.auto.conf").open("a") as file:
             file.write("listen_addresses = '127.0.0.1,::1'\n")
         made.start()
-        (made.data_dir / "pg_hba.conf").write_text(
+        (made.data_folder.path / "pg_hba.conf").write_text(
             "local all all trust\nhost all mine 127.0.0.1/32 scram-sha-256\nhost all mine ::1/128 md5\n"
         )
         with made.connect() as session:

@@ -423,7 +423,7 @@ def test_the_password_of_a_key_comes_from_a_service_file_and_goes_nowhere(
 def test_channel_binding_is_required_of_the_driver_as_well(server: Secured) -> None:
     connection = Conninfo.parse(server.url("sslmode=require", "channel_binding=require")).for_driver()
     is_encrypted(connection)
-    hba = server.cluster.data_dir / "pg_hba.conf"
+    hba = server.cluster.data_folder.path / "pg_hba.conf"
     before = hba.read_text()
     try:
         hba.write_text("local all all trust\nhostssl all canary all trust\n")

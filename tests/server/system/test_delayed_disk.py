@@ -118,13 +118,13 @@ def test_reads_and_commits_wait_and_nothing_stays(place: Path, pg17: Server) -> 
     with Cluster(pg17, config, place / "c", storage=storage) as one:
         one.create()
         one.start()
-        assert one.data_dir == place / "c" / "disk" / "data"
-        assert one.wal_dir == logs / "c" / "disk" / "wal"
+        assert one.data_folder.path == place / "c" / "disk" / "data"
+        assert one.data_folder.wal == logs / "c" / "disk" / "wal"
         with one.connect() as session:
             session.execute("CREATE TABLE t AS SELECT i FROM generate_series(1, 10000) AS i")
             (file,) = session.execute("SELECT pg_relation_filepath('t')").fetchone() or ("",)
             session.execute("CHECKPOINT")
-            took = [read_directly(one.data_dir / file, page) for page in range(10)]
+            took = [read_directly(one.data_folder.path / file, page) for page in range(10)]
             assert min(took) >= AT_LEAST_SECONDS
             session.execute("SET track_wal_io_timing = on")
             for number in range(10):
@@ -134,7 +134,7 @@ def test_reads_and_commits_wait_and_nothing_stays(place: Path, pg17: Server) -> 
         one.stop()
         # Copies lie below the delayed disk, and come back.
         one.save()
-        assert one.snapshot_dir == place / "c" / "snapshot"
+        assert one.data_folder.snapshot == place / "c" / "snapshot"
         one.start()
         with one.connect() as session:
             session.execute("DROP TABLE t")
@@ -178,7 +178,7 @@ def test_a_kept_one_stays_mounted(place: Path, pg17: Server) -> None:
     one.create()
     one.start()
     one.keep()
-    assert clear_leftovers(place) == [] and (one.data_dir / "PG_VERSION").exists()
+    assert clear_leftovers(place) == [] and (one.data_folder.path / "PG_VERSION").exists()
     with pytest.raises(ServerError):
         one.connect()
     mapped = [name for name in disks_of(place) if name.startswith("pgstrata-")]

@@ -238,15 +238,15 @@ def test_root_writes_through_no_link_in_a_data_folder(place: Path, pg17: Server)
     (place / "precious").write_text("mine")
     with Cluster(pg17, PLAIN, place / "c", tcp=True) as cluster:
         cluster.create()
-        shell_as(account.uid, 'ln -sf "$2" "$1/pgstrata.conf"', cluster.data_dir, place / "precious")
+        shell_as(account.uid, 'ln -sf "$2" "$1/pgstrata.conf"', cluster.data_folder.path, place / "precious")
         cluster.start()
         assert (place / "precious").read_text() == "mine"
         assert (place / "precious").stat().st_uid == 0
-        assert not (cluster.data_dir / "pgstrata.conf").is_symlink()
+        assert not (cluster.data_folder.path / "pgstrata.conf").is_symlink()
         with cluster.connect() as session:
             assert session.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
         cluster.stop()
-        assert processes_of(cluster.data_dir, pg17.bin_dir) == []
+        assert processes_of(cluster.data_folder.path, pg17.bin_dir) == []
 
 
 def test_a_claimed_folder_must_be_ones_own(place: Path, shared: Path, pg17: Server) -> None:

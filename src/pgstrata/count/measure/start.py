@@ -235,7 +235,7 @@ class FreshStart:
     def _start_counted(self) -> None:
         cluster, known = self.cluster, known_settings(self._variant.server)
         cluster.stop("fast")
-        self._counts = cluster.private_folder("counts")
+        self._counts = cluster.data_folder.private_folder("counts")
         try:
             cluster.start(
                 self._engine.under(self._counts), settings_for(known, self._variant.config.settings)

@@ -153,10 +153,9 @@ class ActiveRun:
             with self.timings.of("start"):
                 cluster.start()
         self._started = True
-        self._storage = with_devices(self._storage, cluster.data_dir, cluster.wal_dir)
-        self._host = (
-            machine.facts(cluster.data_dir) if cluster.data_dir else Host(hostname=socket.gethostname())
-        )
+        data = cluster.data_folder
+        self._storage = with_devices(self._storage, data.path if data else None, data.wal if data else None)
+        self._host = machine.facts(data.path) if data else Host(hostname=socket.gethostname())
 
     def start_loaded(self) -> bool:
         """The same with data that is kept, where there is some; False where the run has to load its own."""
@@ -194,7 +193,7 @@ class ActiveRun:
             server = self.planned.variant.server.label
             about = begin_record(key, server, self.planned.key.workload, made_of, self._facts, seconds)
             try:
-                if (kept := keep(key, cluster.data_dir, about=about)) is not None:
+                if (kept := keep(key, cluster.data_folder.path, about=about)) is not None:
                     self.progress.say(f"  data kept, {numbers.size(kept.record.bytes)}: {key[:8]}")
             except ServerError as error:
                 self.progress.say(f"  the loaded data is not kept: {error.message}")
@@ -220,8 +219,8 @@ class ActiveRun:
         """Stops and removes the cluster, or keeps its data where the campaign says so."""
         if self.settings.keep_data:
             self.cluster.keep()
-            if self.cluster.data_dir:
-                self.progress.say(f"  data kept in {self.cluster.data_dir}")
+            if (data := self.cluster.data_folder) is not None:
+                self.progress.say(f"  data kept in {data.path}")
         else:
             self.cluster.stop("immediate")
             self.cluster.remove()

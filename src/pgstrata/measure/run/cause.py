@@ -22,7 +22,7 @@ def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> 
     full = isinstance(error, DriverError) and error.sqlstate == "53100"
     if (failure := cluster.failure) is not None:
         return failure, log_tail
-    if cluster.wal_dir is not None and _no_room_for_wal(log_tail):
+    if cluster.data_folder is not None and cluster.data_folder.wal is not None and _no_room_for_wal(log_tail):
         return ServerError(
             f"the disk of the write-ahead log is full: {error.message}",
             "its space has been freed; make room, a smaller max_wal_size, or another wal_dir",

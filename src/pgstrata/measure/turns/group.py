@@ -77,7 +77,7 @@ class Group:
     def drop_snapshots(self) -> None:
         """Frees the space of the snapshots."""
         for participant in self.here:
-            participant.cluster.drop_snapshot()
+            participant.cluster.data_folder.drop_snapshot()
 
     # --- one step -----------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class Participant:
 
     def adopt(self, donor: Participant) -> None:
         """Makes the cluster from a copy of the donor's data, which is stopped."""
-        self.run.start(donor.cluster.data_dir)
+        self.run.start(donor.cluster.data_folder.path)
         self.run.keep_settings()
         self.cluster.stop("fast")
         self.run.adopt(donor.run)
@@ -252,7 +252,7 @@ class Participant:
         """Ends the server and removes its data; for every end, also an interrupt."""
         with self.run.timings.of("stop"):
             with suppress(ServerError):
-                self.cluster.drop_snapshot()
+                self.cluster.data_folder.drop_snapshot()
             self.run.take_down()
 
     def finish(self) -> tuple[Path, str | None]:

@@ -16,8 +16,8 @@ from typing import Any, Self
 import psycopg
 
 from pgstrata.driver.spec import Connection
-from pgstrata.errors import OwnershipError, ServerError
-from pgstrata.files.ownership import hand_over, own_folder, read_small
+from pgstrata.errors import ServerError
+from pgstrata.files.ownership import read_small
 from pgstrata.layout import Layout
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.cluster.configuration import Configuration
@@ -26,7 +26,7 @@ from pgstrata.server.cluster.foreign import ForeignCluster
 from pgstrata.server.cluster.initdb import USER, check_initdb, initdb_arguments
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.postmaster import Postmaster
-from pgstrata.server.cluster.sockets import fits, no_short_folder, short_folders
+from pgstrata.server.cluster.sockets import fits
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
@@ -36,33 +36,22 @@ from pgstrata.server.connect.pooler import Pooler, Through
 from pgstrata.server.connect.session import CONFINED
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
-from pgstrata.server.system.account import check_reachable, server_account
-from pgstrata.server.system.control_groups import new_name
-from pgstrata.server.system.delayed_disk import DISK, make_disk
+from pgstrata.server.system.account import server_account
 from pgstrata.server.system.freezer import Freezer
 from pgstrata.server.system.guard import (
-    ClaimedFolder,
     clear_leftovers,
-    data_folder,
-    end_server,
     unwritable,
 )
 from pgstrata.server.system.log_end import loader_complaint, problem, tail
 from pgstrata.server.system.memory import MemoryGroup, forget_cached
 from pgstrata.server.system.network import Way, way_to_close
-from pgstrata.server.system.process import children, settle
+from pgstrata.server.system.process import children
 from pgstrata.server.system.running import started_at
 
 __all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 
 PORT = 5432
 """Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
-
-WAL = "wal"
-"""Folder of the write-ahead log in the folder that is claimed for it."""
-
-PATH_BYTES = 900
-"""Longest path of a data folder: PostgreSQL cuts paths at 1023 bytes, those of its files included."""
 
 START_SECONDS = 300.0
 RELOAD_SECONDS = 30.0
@@ -104,26 +93,19 @@ class Cluster:
         self.folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps the names the user gave
         self.log_file = self.folder / "server.log"
         self._storage = storage or Storage()
-        delay = self._storage.delay
-        self._disk_seconds = delay.seconds if delay is not None and delay.library is None else None
-        self.data_dir = data_folder(self.folder, on_a_disk=self._disk_seconds is not None)
+        self._account = server_account()
+        self.data_folder = DataFolder(self.folder, self._storage, self._account)
         self.socket_dir = self.folder / "run"
         self.port = PORT
         self._initdb_words = tuple(initdb)
         self._known = known_settings(server)
         self._env, self._tcp = dict(env or {}), tcp
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
-        self._account = server_account()
         self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
         """How its processes are kept off the network; None where they are not."""
-        self.postmaster = Postmaster(server, self.data_dir, self._account, cpus, self.closed)
-        self._owner = (self._account.uid, self._account.gid) if self._account else None
-        self._place = ClaimedFolder(self.folder)
-        wal = self._storage.wal
-        self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
-        self._data = DataFolder(self.data_dir, self.wal_dir, self.snapshot_dir, self._account)
+        self.postmaster = Postmaster(server, self.data_folder.path, self._account, cpus, self.closed)
         self.pooler = Pooler(self, through, cpus) if through is not None else None
-        self._configuration = Configuration(config, self._known, self.data_dir, self._owner)
+        self._configuration = Configuration(config, self._known, self.data_folder)
         self.layout: Layout | None = None
         """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
@@ -146,26 +128,17 @@ class Cluster:
         Raises ServerError when the folder is not empty and not pgstrata's, is in use, cannot be
         written or reached by the server's account, or when initdb fails.
         """
-        if len(os.fsencode(self.data_dir)) > PATH_BYTES:
-            raise ServerError(
-                f"the path of the data folder has more than {PATH_BYTES} bytes: {self.data_dir}",
-                "name a shorter one: data_dir in the campaign, or --data-dir",
-            )
         assert self.server.bin_dir is not None
-        check_reachable(self.server.bin_dir, self._account, "the server")
-        self._place.claim()
-        self._place.record(programs=os.path.realpath(self.server.bin_dir))
-        check_reachable(self.folder, self._account, "the data folder")
-        if self._wal_place is not None:
-            self._claim_wal(self._wal_place)
+        data = self.data_folder
+        data.claim(self.server.bin_dir)
         try:
-            self._make_disks()
+            data.make_disks()
             self._make_folders(data=copy_of is None)
             if copy_of is None:
                 self._initdb()
             else:
-                self._data.copy_of(copy_of)
-            self._data.move_wal()
+                data.copy_of(copy_of)
+            data.move_wal()
             self._configure(again=copy_of is not None)
         except OSError as error:
             raise unwritable(self.folder, error) from error
@@ -201,23 +174,23 @@ class Cluster:
         makers = [maker for maker in (self._group, self.freezer) if maker is not None]
         if makers:
             # Written down before they are there: whatever ends pgstrata, the next one finds them.
-            self._place.record(groups=[str(path) for maker in makers for path in maker.candidates()])
+            self.data_folder.record(groups=[str(path) for maker in makers for path in maker.candidates()])
         if self._group is not None:
             self._group.make()
-            forget_cached(self.data_dir)
+            forget_cached(self.data_folder.path)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
         program = "postgres" if self._programs().postgres_serves else "postmaster"
         env = self._env
         if (delay := self._storage.delay) is not None:
-            env = delay.env(self.data_dir, self.wal_dir, env)
-        options = ["-D", str(self.data_dir)]
+            env = delay.env(self.data_folder.path, self.data_folder.wal, env)
+        options = ["-D", str(self.data_folder.path)]
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
             process = self.postmaster.launch(program, options, log, signal.SIGQUIT, env, under, self.layout)
         self.postmaster.runs_as(process)
         try:
-            self._place.record(postmaster=[process.pid, started_at(process.pid)])
+            self.data_folder.record(postmaster=[process.pid, started_at(process.pid)])
             if self._group is not None:
                 self._group.take(process.pid, lambda: children(process.pid))
             if self.freezer is not None:
@@ -271,70 +244,38 @@ class Cluster:
         if self.pooler is not None:
             self.pooler.stop()
         self.postmaster.stop(mode)
-        if self._place.facts:
-            # Also where none is known: an interrupt may have come while one was being started, or initdb.
-            settle()
-            end_server(self.folder, self._place.facts)
+        # Also where none is known: an interrupt may have come while one was being started, or initdb.
+        self.data_folder.end_processes()
 
     def end(self) -> None:
         """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the
         one that works with the cluster: the work fails there, and that thread removes the cluster."""
         self.postmaster.forbid()
-        if self._place.facts:
-            with contextlib.suppress(OSError):  # it may be about to be removed
-                end_server(self.folder, self._place.facts, at_once=True)
+        with contextlib.suppress(OSError):  # it may be about to be removed
+            self.data_folder.end_processes(at_once=True)
 
     def remove(self) -> None:
         """Stops the server if it runs and deletes the cluster, its log included."""
         self.stop("immediate")
-        self._place.clear()
-        self._place = ClaimedFolder(self.folder)
-        if self._wal_place is not None:
-            self._wal_place.clear()
-            self._wal_place = ClaimedFolder(self._wal_place.folder)
+        self.data_folder.clear()
 
     def keep(self) -> None:
         """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
         self.stop("fast")
-        if self._place.facts:
-            self._place.record(kept=True)
-        self._place.release()
-        self._place = ClaimedFolder(self.folder)
-        if self._wal_place is not None:
-            if self._wal_place.facts:
-                self._wal_place.record(kept=True)
-            self._wal_place.release()
-            self._wal_place = ClaimedFolder(self._wal_place.folder)
+        self.data_folder.keep()
 
     # --- questions ----------------------------------------------------------------------------
-
-    @property
-    def wal_dir(self) -> Path | None:
-        """The folder of its write-ahead log, where that lies outside the data folder."""
-        if self._wal_place is None:
-            return None
-        folder = self._wal_place.folder
-        return folder / WAL if self._disk_seconds is None else folder / DISK / WAL
-
-    @property
-    def snapshot_dir(self) -> Path:
-        """Where `save` keeps the data."""
-        return self.folder / "snapshot"
 
     def save(self) -> None:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
         assert self.postmaster.pid is None and not self._configuration.timers
-        self._data.save()
+        self.data_folder.save()
 
     def restore(self) -> None:
         """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
         assert self.postmaster.pid is None
         self._configuration.timers = {}  # as `save` found them
-        self._data.restore()
-
-    def drop_snapshot(self) -> None:
-        """Frees the space of the copy."""
-        self._data.drop_snapshot()
+        self.data_folder.restore()
 
     failure: ServerError | None = None
     """Why its replica ended the run."""
@@ -391,50 +332,14 @@ class Cluster:
         path = self._group.path if self._group is not None else None
         return path if path is not None and (path / "cgroup.freeze").exists() else None
 
-    def _make_disks(self) -> None:
-        for place in filter(None, [self._place, self._wal_place]):
-            if self._disk_seconds is not None:
-                # Written down before it is there: whatever ends pgstrata, the next one finds it.
-                place.record(disk=new_name(place.folder.name))
-                make_disk(place.folder, place.facts["disk"], self._disk_seconds)
-
     def _make_folders(self, *, data: bool) -> None:
         # Only the account itself may enter: trust authentication is for nobody else.
         if data:
-            self._make_private(self.data_dir)
+            self.data_folder.make_private(self.data_folder.path)
         if fits(self.socket_dir):
-            self._make_private(self.socket_dir)
+            self.data_folder.make_private(self.socket_dir)
         else:
-            self.socket_dir = self._short_folder()
-
-    def _claim_wal(self, place: ClaimedFolder) -> None:
-        if place.folder == self.folder:
-            raise ServerError(
-                f"the write-ahead log would lie in {self.folder}, where the data lies anyway",
-                "leave wal_dir out, or name a folder of another disk",
-            )
-        place.claim()
-        check_reachable(place.folder, self._account, "the folder of the write-ahead log")
-
-    def private_folder(self, name: str) -> Path:
-        """A new folder beside the data, into which the server may write; it goes with the cluster."""
-        path = self.folder / name
-        self._make_private(path)
-        return path
-
-    def _make_private(self, path: Path) -> None:
-        path.mkdir(0o700)
-        hand_over(path, 0o700, self._owner)
-
-    def _short_folder(self) -> Path:
-        """Makes a folder for the socket elsewhere; its name is written down before it is there."""
-        for folder in short_folders(private_too=self._account is None):
-            with contextlib.suppress(OSError, OwnershipError):
-                self._place.record(sockets=str(folder))
-                own_folder(folder, "the folder for sockets", advice="name another TMPDIR", mode=0o700)
-                hand_over(folder, 0o700, self._owner)
-                return folder
-        raise no_short_folder(self.folder)
+            self.socket_dir = self.data_folder.short_folder()
 
     def _programs(self) -> Programs:
         programs = self.server.programs
@@ -446,7 +351,7 @@ class Cluster:
         with self.log_file.open("ab") as log:
             takes = self._programs().initdb_takes
             words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
-            options = ["-D", str(self.data_dir), *words]
+            options = ["-D", str(self.data_folder.path), *words]
             process = self.postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
@@ -454,7 +359,7 @@ class Cluster:
         if code != 0:
             if "No space left on device" in said:
                 raise ServerError(
-                    f"no space left for the data folder {self.data_dir}",
+                    f"no space left for the data folder {self.data_folder.path}",
                     "make room, or name another place: data_dir in the campaign, or --data-dir",
                 )
             cause = problem(said) or said.strip() or f"exit code {code}"
@@ -493,7 +398,7 @@ class Cluster:
 
     def _ready(self, pid: int) -> bool:
         try:
-            lines = read_small(self.data_dir / "postmaster.pid").splitlines()
+            lines = read_small(self.data_folder.path / "postmaster.pid").splitlines()
         except OSError:
             return False
         if not lines or lines[0] != str(pid):

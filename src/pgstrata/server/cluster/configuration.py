@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from pgstrata.files.disk import write_into
 from pgstrata.files.ownership import read_small
+from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.config.classes import MANAGED
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, quoted
@@ -14,25 +12,22 @@ from pgstrata.server.config.resolve import Resolved, quoted
 class Configuration:
     """The configuration of one cluster, written as files into its data folder."""
 
-    def __init__(
-        self, config: Resolved, known: KnownSettings, data_dir: Path, owner: tuple[int, int] | None
-    ) -> None:
-        self._config, self._known = config, known
-        self._data_dir, self._owner = data_dir, owner
+    def __init__(self, config: Resolved, known: KnownSettings, data_folder: DataFolder) -> None:
+        self._config, self._known, self._data_folder = config, known, data_folder
         self.timers: dict[str, str] = {}
         """Settings that win over those of the config while variants take turns."""
 
     def include(self) -> None:
         """Lets the server read our file after that of initdb, where its version can. Raises OSError."""
         if self._known.takes_units:
-            text = read_small(self._data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
-            write_into(self._data_dir, "postgresql.conf", text, mode=0o600, owner=self._owner)
+            text = read_small(self._data_folder.path / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
+            self._data_folder.write("postgresql.conf", text)
 
     def write(self, text: str) -> None:
         """Writes what `text` returned, with lines of a primary or a standby. Raises OSError."""
         # Without `include` the whole file is ours: what initdb wrote there are the defaults.
         name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
-        write_into(self._data_dir, name, text, mode=0o644, owner=self._owner)
+        self._data_folder.write(name, text, mode=0o644)
 
     def text(self, port: int, socket_dir: str, tcp: bool) -> str:
         """Returns the config's settings, followed by those by which pgstrata finds the server."""

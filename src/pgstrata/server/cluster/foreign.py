@@ -20,8 +20,7 @@ class ForeignCluster:
     """A `dsn:` server: pgstrata neither starts nor stops it and does not see its processes."""
 
     folder: None = None
-    data_dir: None = None
-    wal_dir: None = None
+    data_folder: None = None
     socket_dir: None = None
     log_file: None = None
     pooler: None = None

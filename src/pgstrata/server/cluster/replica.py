@@ -14,7 +14,6 @@ import psycopg
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.files.disk import write_into
 from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster.cluster import Cluster
@@ -136,7 +135,7 @@ class Standby(Cluster):
         name, text = "standby.signal", ""
         if not self._source_is_setting:
             name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
-        write_into(self.data_dir, name, text, mode=0o600, owner=self._owner)
+        self.data_folder.write(name, text)
 
     def _conf(self) -> str:
         own = self._primary.streaming
@@ -193,12 +192,12 @@ class ReplicatedCluster(Cluster):
 
     def start(self, under: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> None:
         """Both servers, of which the second streams when this returns. Raises ServerError."""
-        if not self.standby.data_dir.exists():
+        if not self.standby.data_folder.path.exists():
             # Once without it: data of a server whose wal_level was minimal, as kept data may be and that of
             # initdb before 10 is, becomes data that can be followed.
             super().start(under, settings)
             super().stop("fast")
-            self.standby.create(self.data_dir)
+            self.standby.create(self.data_folder.path)
         super().start(under, settings)
         self.standby.layout = self.layout
         try:
@@ -278,10 +277,10 @@ class ReplicatedCluster(Cluster):
 
     def _configure(self, again: bool) -> None:
         super()._configure(again)
-        text = read_small(self.data_dir / "pg_hba.conf")
+        text = read_small(self.data_folder.path / "pg_hba.conf")
         if not _LETS_REPLICATE.search(text):
             line = f"\nlocal replication {USER} trust\n"
-            write_into(self.data_dir, "pg_hba.conf", text + line, mode=0o600, owner=self._owner)
+            self.data_folder.write("pg_hba.conf", text + line)
 
     def _await_stream(self) -> None:
         wanted = "sync" if self.replicas.replication == "sync" else None

@@ -9,6 +9,7 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
+from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.connect.pooler import Pooler
 from pgstrata.server.find.model import Server
@@ -46,13 +47,8 @@ class Served(Protocol):
         ...
 
     @property
-    def data_dir(self) -> Path | None:
-        """Its data folder."""
-        ...
-
-    @property
-    def wal_dir(self) -> Path | None:
-        """The folder of its write-ahead log, where that lies outside the data folder."""
+    def data_folder(self) -> DataFolder | None:
+        """Its data; None where it is not pgstrata's."""
         ...
 
     @property

@@ -153,6 +153,12 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
     return Through(kind.name, version[1], dict(settings), program)
 
 
+class Room(Protocol):
+    """The folders of the cluster that a pooler stands before."""
+
+    def private_folder(self, name: str) -> Path: ...
+
+
 class Before(Protocol):
     """What is needed of the cluster that a pooler stands before."""
 
@@ -162,7 +168,8 @@ class Before(Protocol):
     user: str
     closed: Way | None
 
-    def private_folder(self, name: str) -> Path: ...
+    @property
+    def data_folder(self) -> Room: ...
 
 
 class Pooler:
@@ -194,7 +201,7 @@ class Pooler:
 
     def start(self) -> None:
         """Starts it and returns when somebody can work through it. Raises ServerError."""
-        folder = self._folder if self._folder.exists() else self._cluster.private_folder("pooler")
+        folder = self._folder if self._folder.exists() else self._cluster.data_folder.private_folder("pooler")
         owner = (self._account.uid, self._account.gid) if self._account else None
         cluster = self._cluster
         place = Place(folder, cluster.socket_dir, cluster.port, cluster.user, owner)
