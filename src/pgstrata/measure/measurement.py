@@ -176,10 +176,10 @@ class StepMeasurement:
         Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
         """
         where, settings, turns = self._where, self._where.settings, part.turns
-        server = where.cluster.serving(reads_only=part.step.reads_only)
+        server = where.cluster.standbys.serving(reads_only=part.step.reads_only)
         apart: dict[str, Connection] = {}
         if not part.step.reads_only and (reading := [r.name for r in part.step.roles if r.reads_only]):
-            reader = where.cluster.serving(reads_only=True)
+            reader = where.cluster.standbys.serving(reads_only=True)
             if reader is not server:
                 own = reader.connection(where.database, confined=part.step.confined)
                 apart = dict.fromkeys(reading, own)
@@ -215,7 +215,7 @@ class StepMeasurement:
                 pin_backends=turns.cpus if turns is not None and self._local else (),
             )
             self._profile.add(result.profiles)
-        where.cluster.check()
+        where.cluster.standbys.check()
         result.number = part.number
         result.record = structs.replace(
             result.record, replica=replica_step(result.observed, where.cluster, server, apart.keys())
@@ -240,7 +240,7 @@ class StepMeasurement:
         """Executes another step on the same server and keeps nothing of it. Raises DriverError where it was
         cut short."""
         where = self._where
-        server = where.cluster.serving(reads_only=step.reads_only)
+        server = where.cluster.standbys.serving(reads_only=step.reads_only)
         connection = server.connection(where.database, confined=step.confined)
         spec = driver_spec(step, connection, self._seed, where.settings.engine)
         done: Done | None = None

@@ -229,7 +229,7 @@ def replica_step(
 ) -> ReplicaStep | None:
     """`replica` of a step record; None without one. server: the one that was measured; away: roles that read
     from the replica meanwhile."""
-    if cluster.replica_pid is None:
+    if cluster.standbys.pid is None:
         return None
     return ReplicaStep(
         served=server is not cluster,

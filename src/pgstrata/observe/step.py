@@ -132,7 +132,7 @@ class StepWatch:
         self._wal_begin: int | None = None
         self._pooler = ServerCpu(cluster.pooler.pid if cluster.pooler is not None else None, {})
         self._pooler_begin: float | None = None
-        self._replica = ServerCpu(cluster.replica_pid, {})
+        self._replica = ServerCpu(cluster.standbys.pid, {})
         self._replica_begin = CpuReading()
         self._away = away
         self._unix_begin = self._unix_end = self._begun = 0.0
@@ -151,7 +151,7 @@ class StepWatch:
         if self._away:
             there = {role: pids[role] for role in pids if role in self._away}
             pids = {role: pids[role] for role in pids if role not in self._away}
-            self._replica = ServerCpu(self._cluster.replica_pid, there)
+            self._replica = ServerCpu(self._cluster.standbys.pid, there)
             self._result.notes.append(
                 f"{', '.join(sorted(self._away))}: on the replica; counters, waits, plans are the primary's"
             )
@@ -229,7 +229,7 @@ class StepWatch:
                 result.server_cpu_seconds += sum(serving.values())
         if self._windows is None:
             result.lag = lag_rows(
-                self._cluster.lag_between(self._unix_begin, self._unix_end), self._unix_begin
+                self._cluster.standbys.lag_between(self._unix_begin, self._unix_end), self._unix_begin
             )
         if self._counters is not None and self._host_begin is not None:
             reading = self._try("host", self._counters.read)

@@ -16,7 +16,8 @@ import pytest
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.cluster import replica
-from pgstrata.server.cluster.replica import Replicas, ReplicatedCluster, check_replicas, settings_for
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.replica import Replicas, Standby, check_replicas, settings_for
 from pgstrata.server.config.conf_file import Fragment
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, resolve
@@ -30,13 +31,17 @@ def config(server_version: int, **settings: str) -> Resolved:
 
 
 @contextmanager
-def replicated(
-    server: Server, folder: Path, replicas: Replicas, **settings: str
-) -> Iterator[ReplicatedCluster]:
-    with ReplicatedCluster(server, config(server.version_num, **settings), folder, replicas=replicas) as both:
+def replicated(server: Server, folder: Path, replicas: Replicas, **settings: str) -> Iterator[Cluster]:
+    how = config(server.version_num, **settings)
+    with replica.replicated(server, how, folder, replicas=replicas) as both:
         both.create()
         both.start()
         yield both
+
+
+def standby_of(both: Cluster) -> Cluster:
+    assert isinstance(both.standbys, Standby)
+    return both.standbys.cluster
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
@@ -59,17 +64,17 @@ def test_what_is_written_on_the_primary_is_read_on_its_replica(
             row = session.execute("SELECT state, sync_state FROM pg_stat_replication").fetchone()
             assert row == ("streaming", replication)
             session.execute("CREATE TABLE t AS SELECT generate_series(1, 100000) AS i")
-        assert both.serving(reads_only=False) is both
-        standby = both.serving(reads_only=True)
+        assert both.standbys.serving(reads_only=False) is both
+        standby = both.standbys.serving(reads_only=True)
         with standby.connect() as session:
             assert session.execute("SELECT count(*) FROM t").fetchall() == [(100000,)]
             assert session.execute("SHOW hot_standby_feedback").fetchall() == [("on",)]
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 session.execute("INSERT INTO t VALUES (1)")
         assert standby.connection("postgres").host == str(standby.socket_dir) != str(both.socket_dir)
-        wait_for(lambda: both.lag_between(0, time.time()))
-        assert all(lag.bytes >= 0 for lag in both.lag_between(0, time.time()))
-        assert both.lag_between(0, 1) == []
+        wait_for(lambda: both.standbys.lag_between(0, time.time()))
+        assert all(lag.bytes >= 0 for lag in both.standbys.lag_between(0, time.time()))
+        assert both.standbys.lag_between(0, 1) == []
         both.stop()
         both.save()
         both.start()
@@ -79,9 +84,9 @@ def test_what_is_written_on_the_primary_is_read_on_its_replica(
         both.restore()
         assert not standby.data_folder.path.exists(), "it follows other data now, and is made anew"
         both.start()
-        with both.serving(reads_only=True).connect() as session:
+        with both.standbys.serving(reads_only=True).connect() as session:
             assert session.execute("SELECT count(*) FROM t").fetchall() == [(100000,)]
-        both.check()
+        both.standbys.check()
     assert not any(path.name.startswith("c") for path in place.iterdir())
 
 
@@ -114,7 +119,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     check_replicas(Replicas("sync"), config(170000), KnownSettings(170000), "v")
 
 
-def commit_that_waits(both: ReplicatedCluster) -> threading.Thread:
+def commit_that_waits(both: Cluster) -> threading.Thread:
     """A commit that a standby would have to confirm; it ends when its server does."""
 
     def commit() -> None:
@@ -128,14 +133,15 @@ def commit_that_waits(both: ReplicatedCluster) -> threading.Thread:
 
 def test_a_replica_that_dies_ends_the_primary_and_the_commits_that_wait(place: Path, pg17: Server) -> None:
     with replicated(pg17, place / "c", Replicas("sync")) as both:
-        assert both.standby.postmaster.pid
-        os.kill(both.standby.postmaster.pid, signal.SIGKILL)
+        pid = both.standbys.pid
+        assert pid
+        os.kill(pid, signal.SIGKILL)
         waiting = commit_that_waits(both)
         wait_for(lambda: not both.postmaster.alive())
         waiting.join(60)
         assert not waiting.is_alive()
         with pytest.raises(ServerError, match="the replica died"):
-            both.check()
+            both.standbys.check()
 
 
 @contextmanager
@@ -160,12 +166,12 @@ def test_a_replica_without_a_stream_fails_the_run(
 ) -> None:
     monkeypatch.setattr(replica, "GONE_SECONDS", 1.0)
     cluster = replicated(pg17, place / "c", Replicas("sync"), wal_sender_timeout="500ms")
-    with cluster as both, stopped(processes_of(both.standby.postmaster.pid)):
+    with cluster as both, stopped(processes_of(standby_of(both).postmaster.pid)):
         waiting = commit_that_waits(both)
         wait_for(lambda: not both.postmaster.alive())
         waiting.join(60)
         with pytest.raises(ServerError, match="the replica has not streamed for 1 s"):
-            both.check()
+            both.standbys.check()
 
 
 def test_whoever_waits_for_a_replica_goes_on_when_it_has_replayed(place: Path, pg17: Server) -> None:
@@ -173,10 +179,10 @@ def test_whoever_waits_for_a_replica_goes_on_when_it_has_replayed(place: Path, p
         over = threading.Event()
 
         def wait() -> None:
-            both.await_replayed()
+            both.standbys.await_replayed()
             over.set()
 
-        with both.connect() as session, both.standby.connect() as standby:
+        with both.connect() as session, standby_of(both).connect() as standby:
             standby.execute("SELECT pg_wal_replay_pause()")
             session.execute("CREATE TABLE t AS SELECT generate_series(1, 1000) AS i")
             waiting = threading.Thread(target=wait)
@@ -195,16 +201,16 @@ def test_a_replica_that_replays_nothing_fails_the_run(
     monkeypatch.setattr(replica, "CAUGHT_UP_SECONDS", 1.0)
     with replicated(pg17, place / "c", Replicas("async", "replica")) as both:
         (startup,) = (
-            p for p in processes_of(both.standby.postmaster.pid) if "startup" in " ".join(p.cmdline())
+            p for p in processes_of(standby_of(both).postmaster.pid) if "startup" in " ".join(p.cmdline())
         )
         with stopped([startup]):
             with both.connect() as session:
                 session.execute("CREATE TABLE t AS SELECT generate_series(1, 100000) AS i")
             with pytest.raises(ServerError, match=r"the replica (is still|has replayed nothing)"):
-                both.serving(reads_only=True)
+                both.standbys.serving(reads_only=True)
             wait_for(lambda: not both.postmaster.alive())
             with pytest.raises(ServerError, match=r"has replayed nothing for 1 s and is .* behind"):
-                both.check()
+                both.standbys.check()
 
 
 def test_a_replica_that_fell_too_far_behind_is_said_to(
@@ -218,11 +224,11 @@ def test_a_replica_that_fell_too_far_behind_is_said_to(
         "wal_sender_timeout": "500ms",
     }
     with replicated(pg17, place / "c", Replicas(), **small) as both:
-        with stopped(processes_of(both.standby.postmaster.pid)), both.connect() as session:
+        with stopped(processes_of(standby_of(both).postmaster.pid)), both.connect() as session:
             for _ in range(6):
                 session.execute("SELECT pg_logical_emit_message(false, '', repeat('x', 16000000))")
             session.execute("CHECKPOINT")
         wait_for(lambda: not both.postmaster.alive())
         with pytest.raises(ServerError, match="the replica fell behind by more than") as failed:
-            both.check()
+            both.standbys.check()
         assert "wal_keep_size" in failed.value.hint

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.cluster.replica import Replicas, ReplicatedCluster
+from pgstrata.server.cluster.replica import Replicas, replicated
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.account import run_as, server_account
@@ -72,11 +72,11 @@ def test_statistics_that_are_sent_by_udp_arrive(pg13: Server, place: Path) -> No
 
 def test_a_replica_has_no_network_either(pg17: Server, place: Path) -> None:
     config = resolve([], pg17.version_num, 1 << 30)
-    with ReplicatedCluster(pg17, config, place / "c", replicas=Replicas()) as both:
+    with replicated(pg17, config, place / "c", replicas=Replicas()) as both:
         both.create()
         both.start()
-        assert both.postmaster.pid and both.replica_pid
-        assert has_own_network(both.postmaster.pid) and has_own_network(both.replica_pid)
+        assert both.postmaster.pid and both.standbys.pid
+        assert has_own_network(both.postmaster.pid) and has_own_network(both.standbys.pid)
 
 
 @pytest.mark.program

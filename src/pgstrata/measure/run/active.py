@@ -34,7 +34,7 @@ from pgstrata.observe.disks import with_devices
 from pgstrata.server.capabilities import catalog_of, column
 from pgstrata.server.cluster.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.cluster.loaded import begin_record, find, held, keep
-from pgstrata.server.cluster.replica import ReplicatedCluster
+from pgstrata.server.cluster.replica import replicated
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.cluster.storage import LEAST_WAL_BYTES
 from pgstrata.server.connect.session import use_catalogs_only
@@ -123,7 +123,7 @@ class ActiveRun:
             return ForeignCluster(variant.server, variant.through)
         make: Callable[..., Cluster] = partial(Cluster, freezes=freezes(self.settings))
         if variant.replicas is not None:
-            make = partial(ReplicatedCluster, replicas=variant.replicas)
+            make = partial(replicated, replicas=variant.replicas)
         return make(
             variant.server,
             variant.config,

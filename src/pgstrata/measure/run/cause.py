@@ -20,7 +20,7 @@ def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> 
     if isinstance(error, StoreError):
         return error, log_tail
     full = isinstance(error, DriverError) and error.sqlstate == "53100"
-    if (failure := cluster.failure) is not None:
+    if (failure := cluster.standbys.failure) is not None:
         return failure, log_tail
     if cluster.data_folder is not None and cluster.data_folder.wal is not None and _no_room_for_wal(log_tail):
         return ServerError(

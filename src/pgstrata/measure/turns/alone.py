@@ -167,7 +167,7 @@ class AloneExecution:
         try:
             done, _, load = side.measurement.execute(statement.step)
         except DriverError as error:
-            self._leave(side, lambda participant: participant.cluster.check())
+            self._leave(side, lambda participant: participant.cluster.standbys.check())
             return error.message
         role = done.roles[0]
         if role.replay is not None:

@@ -189,7 +189,7 @@ class Participant:
     def measure_slice(self, step: Step, pair: int) -> None:
         """One slice; whose turn comes next finds a replica of this one idle."""
         self.measure(step, pair)
-        self.cluster.await_replayed()
+        self.cluster.standbys.await_replayed()
 
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""

@@ -180,7 +180,7 @@ class QueryExecution:
         try:
             _, statements, load = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
-            self._leave(side, lambda participant: participant.cluster.check())
+            self._leave(side, lambda participant: participant.cluster.standbys.check())
             message = server_said(error.message, LONGEST_MESSAGE)
             query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
             return

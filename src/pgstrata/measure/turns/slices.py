@@ -19,7 +19,7 @@ def measure(group: Group, schedule: Schedule) -> None:
 def measure_parts(group: Group, schedule: Schedule, turns: TurnKind) -> None:
     """Measures parts of a step that leaves the data as it is, in pairs A B, B A, …, and stores it."""
     # What a replica has left to do would be done in the slices of others.
-    group.each(lambda participant: participant.cluster.await_replayed())
+    group.each(lambda participant: participant.cluster.standbys.await_replayed())
     group.begin(turns, schedule.count)
     pair = 0
     while group.goes_on(pair, schedule.count, may_end=is_balanced(pair)):

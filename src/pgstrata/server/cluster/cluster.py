@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,9 +24,9 @@ from pgstrata.server.cluster.configuration import Configuration
 from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.cluster.foreign import ForeignCluster
 from pgstrata.server.cluster.initdb import USER, check_initdb, initdb_arguments
-from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.postmaster import Postmaster
 from pgstrata.server.cluster.sockets import fits
+from pgstrata.server.cluster.standbys import NoStandbys, Standbys
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
@@ -66,7 +66,7 @@ class Cluster:
     127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
     page cache included; through: a pooler that is started before it; storage: where its write-ahead log lies,
     and what delays its disk; freezes: all its processes can be stopped for a while (`freezer`); outside: its
-    processes keep the network of this machine.
+    processes keep the network of this machine; followers: makes what follows it.
     Leaving it as a context manager stops and removes it.
     """
 
@@ -87,6 +87,7 @@ class Cluster:
         storage: Storage | None = None,
         freezes: bool = False,
         outside: bool = False,
+        followers: Callable[[Cluster], Standbys[Cluster]] = NoStandbys,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -105,10 +106,11 @@ class Cluster:
         """How its processes are kept off the network; None where they are not."""
         self.postmaster = Postmaster(server, self.data_folder.path, self._account, cpus, self.closed)
         self.pooler = Pooler(self, through, cpus) if through is not None else None
-        self._configuration = Configuration(config, self._known, self.data_folder)
+        self.configuration = Configuration(config, self._known, self.data_folder)
         self.layout: Layout | None = None
         """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
+        self.standbys = followers(self)
 
     def __enter__(self) -> Self:
         return self
@@ -139,15 +141,32 @@ class Cluster:
             else:
                 data.copy_of(copy_of)
             data.move_wal()
-            self._configure(again=copy_of is not None)
+            if copy_of is None:
+                self.configuration.include()
+            self._write_conf()
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
     def start(self, under: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> None:
-        """Starts the server and returns when it accepts connections. Raises ServerError if it does not.
+        """Starts the server with its standbys and returns when it accepts connections. Raises ServerError if
+        it does not.
 
         under: a program and its arguments that execute the server; settings: win over those of the config.
         """
+        if not self.standbys.are_there:
+            # Once without them: data of a server whose wal_level was minimal, as kept data may be and that of
+            # initdb before 10 is, becomes data that can be followed.
+            self._start_alone(under, settings)
+            self._stop_alone("fast")
+            self.standbys.create()
+        self._start_alone(under, settings)
+        try:
+            self.standbys.start(settings)
+        except BaseException:
+            self.stop("immediate")
+            raise
+
+    def _start_alone(self, under: Sequence[str], settings: Mapping[str, str] | None) -> None:
         for attempt in range(PORT_ATTEMPTS):
             try:
                 self._start(under, settings or {})
@@ -207,9 +226,9 @@ class Cluster:
         configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
         if not self._known.takes_units:
             return {}
-        before = self._configuration.timers
+        before = self.configuration.timers
         after = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
-        self._configuration.timers = after
+        self.configuration.timers = after
         if after != before:
             try:
                 self._write_conf()
@@ -237,8 +256,13 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def stop(self, mode: str = "fast") -> None:
-        """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
-        end in time is ended the next harder way. Nothing happens when nothing is running."""
+        """Stops the server, then its standbys: `fast` writes a checkpoint, `immediate` does not. A server
+        that does not end in time is ended the next harder way. Nothing happens when nothing is running."""
+        self.standbys.end_watch()
+        self._stop_alone(mode)
+        self.standbys.stop(mode)
+
+    def _stop_alone(self, mode: str) -> None:
         if self.freezer is not None:
             self.freezer.end()
         if self.pooler is not None:
@@ -255,49 +279,32 @@ class Cluster:
             self.data_folder.end_processes(at_once=True)
 
     def remove(self) -> None:
-        """Stops the server if it runs and deletes the cluster, its log included."""
+        """Stops the server if it runs and deletes the cluster with its standbys, its log included."""
         self.stop("immediate")
         self.data_folder.clear()
+        self.standbys.remove()
 
     def keep(self) -> None:
-        """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
+        """Stops the server and leaves the cluster without standbys for people to look at: nothing will clear
+        it."""
         self.stop("fast")
         self.data_folder.keep()
+        self.standbys.remove()
 
     # --- questions ----------------------------------------------------------------------------
 
     def save(self) -> None:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
-        assert self.postmaster.pid is None and not self._configuration.timers
+        assert self.postmaster.pid is None and not self.configuration.timers
         self.data_folder.save()
 
     def restore(self) -> None:
-        """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
+        """Puts the data back as `save` found it; the server is stopped, and its standbys are made anew at the
+        next start. Raises ServerError."""
         assert self.postmaster.pid is None
-        self._configuration.timers = {}  # as `save` found them
+        self.standbys.remove()
+        self.configuration.timers = {}  # as `save` found them
         self.data_folder.restore()
-
-    failure: ServerError | None = None
-    """Why its replica ended the run."""
-
-    @property
-    def replica_pid(self) -> int | None:
-        """The postmaster of its replica."""
-        return None
-
-    def serving(self, *, reads_only: bool) -> Cluster:
-        """Who serves a step: itself, or a replica. Raises ServerError."""
-        return self
-
-    def await_replayed(self) -> None:
-        """Waits until a replica has replayed what there is. Raises ServerError where it does not in time."""
-
-    def check(self) -> None:
-        """Raises ServerError where something beside the server has failed."""
-
-    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """How far a replica was behind between two moments (Unix time)."""
-        return []
 
     def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
         """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
@@ -366,16 +373,8 @@ class Cluster:
             raise ServerError(f"initdb of {self.server.label} failed: {cause}", f"it said:\n{said}")
         self.log_file.unlink()  # what follows is the server's own log
 
-    def _configure(self, again: bool) -> None:
-        if not again:
-            self._configuration.include()
-        self._write_conf()
-
     def _write_conf(self) -> None:
-        self._configuration.write(self._conf())
-
-    def _conf(self) -> str:
-        return self._configuration.text(self.port, str(self.socket_dir), self._tcp)
+        self.configuration.write(self.port, str(self.socket_dir), self._tcp)
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
         end = time.monotonic() + START_SECONDS

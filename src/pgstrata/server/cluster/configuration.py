@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pgstrata.files.ownership import read_small
 from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.config.classes import MANAGED
@@ -16,6 +18,8 @@ class Configuration:
         self._config, self._known, self._data_folder = config, known, data_folder
         self.timers: dict[str, str] = {}
         """Settings that win over those of the config while variants take turns."""
+        self.more: Callable[[], str] = str
+        """Returns the lines that a primary or a standby has beside."""
 
     def include(self) -> None:
         """Lets the server read our file after that of initdb, where its version can. Raises OSError."""
@@ -23,13 +27,13 @@ class Configuration:
             text = read_small(self._data_folder.path / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
             self._data_folder.write("postgresql.conf", text)
 
-    def write(self, text: str) -> None:
-        """Writes what `text` returned, with lines of a primary or a standby. Raises OSError."""
+    def write(self, port: int, socket_dir: str, tcp: bool) -> None:
+        """Writes the settings, those by which pgstrata finds the server included. Raises OSError."""
         # Without `include` the whole file is ours: what initdb wrote there are the defaults.
         name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
-        self._data_folder.write(name, text, mode=0o644)
+        self._data_folder.write(name, self._text(port, socket_dir, tcp) + self.more(), mode=0o644)
 
-    def text(self, port: int, socket_dir: str, tcp: bool) -> str:
+    def _text(self, port: int, socket_dir: str, tcp: bool) -> str:
         """Returns the config's settings, followed by those by which pgstrata finds the server."""
         lines = [
             f"{name} = {quoted(value)}"

@@ -10,7 +10,7 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
-from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.standbys import NoStandbys
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.pooler import Through
 from pgstrata.server.find.model import Server
@@ -24,8 +24,6 @@ class ForeignCluster:
     socket_dir: None = None
     log_file: None = None
     pooler: None = None
-    replica_pid: None = None
-    failure: None = None
 
     def __init__(self, server: Server, through: Through | None = None) -> None:
         """through: the address of what stands before it, to which the driver connects."""
@@ -35,6 +33,8 @@ class ForeignCluster:
         self._through = Conninfo.parse(address) if address is not None else None
         self._conninfo = Conninfo.parse(server.dsn)
         self.postmaster = ForeignProcesses(self)
+        self.standbys = NoStandbys(self)
+        """Which servers follow it is not known here."""
 
     def __enter__(self) -> ForeignCluster:
         return self
@@ -75,17 +75,6 @@ class ForeignCluster:
     def pooled(self) -> bool:
         """Whether the driver's connections end at somebody else than the server."""
         return self._through is not None
-
-    def serving(self, *, reads_only: bool) -> ForeignCluster:
-        """The server itself: which others follow it is not known here."""
-        return self
-
-    def check(self) -> None:
-        """Nothing: nothing beside it is ours."""
-
-    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """Nothing is known of replicas."""
-        return []
 
     def log_tail(self, lines: int = 20) -> str:
         """Its log cannot be read from here."""

@@ -19,12 +19,13 @@ from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.cluster.lag import ReplicaLag
-from pgstrata.server.cluster.storage import Storage
-from pgstrata.server.config.known import KnownSettings
+from pgstrata.server.cluster.standbys import NoStandbys
+from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.connect.pooler import Through
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.server.find.model import Server
+from pgstrata.server.system.guard import unwritable
 from pgstrata.server.system.log_end import last_words, problem
 
 NAME = "replica"
@@ -118,189 +119,110 @@ def _streams_replicas(known: KnownSettings) -> bool:
     return takes
 
 
-class Standby(Cluster):
-    """The second server. It is a copy of its primary's data folder, which was stopped then."""
+class Standby:
+    """The standby of a primary, with the watch over both: a copy of the primary's data folder, which was
+    stopped then. how: arguments of `Cluster` that both share."""
 
-    def __init__(self, primary: ReplicatedCluster, **how: Any) -> None:
+    def __init__(self, primary: Cluster, replicas: Replicas, **how: Any) -> None:
+        self._primary, self._replicas = primary, replicas
         folder = primary.folder.with_name(primary.folder.name + SUFFIX)
-        super().__init__(primary.server, primary.config, folder, **how)
-        self._primary = primary
-
-    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """As the primary tells."""
-        return self._primary.lag_between(begin, end)
-
-    def _configure(self, again: bool) -> None:
-        super()._configure(again)
-        name, text = "standby.signal", ""
-        if not self._source_is_setting:
-            name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
-        self.data_folder.write(name, text)
-
-    def _conf(self) -> str:
-        own = self._primary.streaming
-        if self._primary.replicas.reads == "replica":
-            # Else vacuum on the primary ends what reads here.
-            own = {**own, "hot_standby_feedback": "on"}
-        text = super()._conf() + _lines(own)
-        return text + self._source() if self._source_is_setting else text
-
-    @property
-    def _source_is_setting(self) -> bool:
-        """True if what was in recovery.conf is in postgresql.conf."""
-        return self._known.has("primary_conninfo")
-
-    def _source(self) -> str:
-        primary = self._primary
-        to = f"host={primary.socket_dir} port={primary.port} user={USER} application_name={NAME}"
-        return f"primary_conninfo = {quoted(to)}\n"
-
-
-class ReplicatedCluster(Cluster):
-    """A cluster with one standby: made from it when it is first started, and ending with it."""
-
-    def __init__(
-        self,
-        server: Server,
-        config: Resolved,
-        folder: Path,
-        *,
-        replicas: Replicas,
-        env: Mapping[str, str] | None = None,
-        initdb: Sequence[str] = (),
-        cpus: Sequence[int] = (),
-        memory: int | None = None,
-        through: Through | None = None,
-        storage: Storage | None = None,
-        outside: bool = False,
-    ) -> None:
-        shared: dict[str, Any] = {
-            "env": env,
-            "cpus": cpus,
-            "memory": memory,
-            "storage": storage,
-            "outside": outside,
-        }
-        super().__init__(server, config, folder, initdb=initdb, through=through, **shared)
-        self.replicas = replicas
-        self.streaming = settings_for(config, self._known)
-        self.standby = Standby(self, **shared)
+        self.cluster = Cluster(
+            primary.server, primary.config, folder, followers=lambda cluster: _Beside(cluster, self), **how
+        )
+        known = known_settings(primary.server)
+        self._streaming = settings_for(primary.config, known)
+        self._source_is_setting = known.has("primary_conninfo")
+        """Whether what was in recovery.conf is in postgresql.conf."""
+        primary.configuration.more = self._of_primary
+        self.cluster.configuration.more = self._of_standby
+        self.failure: ServerError | None = None
         self._watch: _Watch | None = None
         self._lags: list[ReplicaLag] = []
 
     # --- life ---------------------------------------------------------------------------------
 
-    def start(self, under: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> None:
-        """Both servers, of which the second streams when this returns. Raises ServerError."""
-        if not self.standby.data_folder.path.exists():
-            # Once without it: data of a server whose wal_level was minimal, as kept data may be and that of
-            # initdb before 10 is, becomes data that can be followed.
-            super().start(under, settings)
-            super().stop("fast")
-            self.standby.create(self.data_folder.path)
-        super().start(under, settings)
-        self.standby.layout = self.layout
-        try:
-            self.standby.start(settings=settings)
-            self._await_stream()
-            self._watch = _Watch(self)
-            self._watch.start()
-        except BaseException:
-            self.stop("immediate")
-            raise
+    @property
+    def are_there(self) -> bool:
+        """Whether it has its data."""
+        return self.cluster.data_folder.path.exists()
 
-    def stop(self, mode: str = "fast") -> None:
-        """The primary first: it sends all it has before it ends."""
+    def create(self) -> None:
+        """Makes the standby from the primary, which is stopped and has run once with the settings that
+        replication needs. Raises ServerError."""
+        data = self._primary.data_folder
+        try:
+            text = read_small(data.path / "pg_hba.conf")
+            if not _LETS_REPLICATE.search(text):
+                data.write("pg_hba.conf", text + f"\nlocal replication {USER} trust\n")
+            self.cluster.create(data.path)
+            name, text = "standby.signal", ""
+            if not self._source_is_setting:
+                name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
+            self.cluster.data_folder.write(name, text)
+        except OSError as error:
+            raise unwritable(self.cluster.folder, error) from error
+
+    def start(self, settings: Mapping[str, str] | None) -> None:
+        """Starts the standby, which streams when this returns. Raises ServerError."""
+        self.cluster.layout = self._primary.layout
+        self.cluster.start(settings=settings)
+        self._await_stream()
+        self._watch = _Watch(self._primary, self)
+        self._watch.start()
+
+    def end_watch(self) -> None:
+        """Ends the watch: the primary is about to stop."""
         if self._watch is not None:
             self._watch.end()
             self._watch = None
-        super().stop(mode)
-        self.standby.stop(mode)
+
+    def stop(self, mode: str) -> None:
+        """Stops the standby; the primary has sent all it has before it ended."""
+        self.cluster.stop(mode)
 
     def remove(self) -> None:
-        """Stops and deletes both."""
-        super().remove()
-        self.standby.remove()
-
-    def keep(self) -> None:
-        """Leaves the primary; the standby goes."""
-        super().keep()
-        self.standby.remove()
-
-    def restore(self) -> None:
-        """The standby is made anew at the next start."""
-        self.standby.remove()
-        super().restore()
+        """Stops and deletes the standby."""
+        self.cluster.remove()
 
     # --- questions ----------------------------------------------------------------------------
 
+    @property
+    def pid(self) -> int | None:
+        """The postmaster of the standby."""
+        return self.cluster.postmaster.pid
+
     def serving(self, *, reads_only: bool) -> Cluster:
-        """Who serves a step. Raises ServerError where the standby does not replay what there is in time."""
-        if not reads_only or self.replicas.reads == "primary":
-            return self
+        """Returns what serves a step. Raises ServerError where the standby replays too slowly."""
+        if not reads_only or self._replicas.reads == "primary":
+            return self._primary
         self.await_replayed()
-        return self.standby
+        return self.cluster
 
     def check(self) -> None:
-        """Raises ServerError where the replica has failed."""
-        if self.failure is None and not self.standby.postmaster.alive():
+        """Raises ServerError where the standby has failed."""
+        if self.failure is None and not self.cluster.postmaster.alive():
             self.failure = self.died()
         if self.failure is not None:
             raise self.failure
 
     def died(self) -> ServerError:
         """What is said of a standby that has ended."""
-        log = self.standby.log_tail()
+        log = self.cluster.log_tail()
         words = last_words(log) or problem(log)
         return ServerError(f"the replica died{f': {words}' if words else ''}", f"its log ends with:\n{log}")
-
-    @property
-    def replica_pid(self) -> int | None:
-        """The postmaster of the standby."""
-        return self.standby.postmaster.pid
 
     def saw(self, lag: ReplicaLag) -> None:
         """Keeps what the watch has seen."""
         self._lags.append(lag)
 
     def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """How far the standby was behind, about once a second."""
+        """Returns how far the standby was behind, about once a second."""
         return [lag for lag in list(self._lags) if begin <= lag.moment <= end]
-
-    # --- how ----------------------------------------------------------------------------------
-
-    def _conf(self) -> str:
-        own = dict(self.streaming)
-        if self.replicas.replication == "sync":
-            own["synchronous_standby_names"] = NAME
-        return super()._conf() + _lines(own)
-
-    def _configure(self, again: bool) -> None:
-        super()._configure(again)
-        text = read_small(self.data_folder.path / "pg_hba.conf")
-        if not _LETS_REPLICATE.search(text):
-            line = f"\nlocal replication {USER} trust\n"
-            self.data_folder.write("pg_hba.conf", text + line)
-
-    def _await_stream(self) -> None:
-        wanted = "sync" if self.replicas.replication == "sync" else None
-        until = time.monotonic() + STREAM_SECONDS
-        with self.connect() as session:
-            use_catalogs_only(session)
-            while True:
-                row = session.execute(_STATE, [NAME]).fetchone()
-                if row is not None and row[0] == "streaming" and wanted in (None, row[1]):
-                    return
-                if not self.standby.postmaster.alive():
-                    raise self.died()
-                if time.monotonic() > until:
-                    raise self.gone(STREAM_SECONDS, "has not begun to stream")
-                time.sleep(0.02)
 
     def await_replayed(self) -> None:
         """Waits until the standby has replayed what there is. Raises ServerError where it takes too long."""
         until = time.monotonic() + CAUGHT_UP_SECONDS
-        with self.connect() as session:
+        with self._primary.connect() as session:
             use_catalogs_only(session)
             catalog = catalog_of(session)
             row = session.execute(_position(catalog)).fetchone()
@@ -320,7 +242,7 @@ class ReplicatedCluster(Cluster):
 
     def gone(self, seconds: float, what: str) -> ServerError:
         """What is said of a standby without a stream."""
-        log = self.standby.log_tail()
+        log = self.cluster.log_tail()
         if "has already been removed" in log:
             return ServerError(
                 f"the replica fell behind by more than the {_KEPT} of write-ahead log that the primary keeps",
@@ -331,6 +253,78 @@ class ReplicatedCluster(Cluster):
             f"the replica {what} for {seconds:.0f} s{f': {words}' if words else ''}",
             f"its log ends with:\n{log}",
         )
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _of_primary(self) -> str:
+        settings = dict(self._streaming)
+        if self._replicas.replication == "sync":
+            settings["synchronous_standby_names"] = NAME
+        return _lines(settings)
+
+    def _of_standby(self) -> str:
+        settings = dict(self._streaming)
+        if self._replicas.reads == "replica":
+            # Else vacuum on the primary ends what reads here.
+            settings["hot_standby_feedback"] = "on"
+        return _lines(settings) + (self._source() if self._source_is_setting else "")
+
+    def _source(self) -> str:
+        primary = self._primary
+        to = f"host={primary.socket_dir} port={primary.port} user={USER} application_name={NAME}"
+        return f"primary_conninfo = {quoted(to)}\n"
+
+    def _await_stream(self) -> None:
+        wanted = "sync" if self._replicas.replication == "sync" else None
+        until = time.monotonic() + STREAM_SECONDS
+        with self._primary.connect() as session:
+            use_catalogs_only(session)
+            while True:
+                row = session.execute(_STATE, [NAME]).fetchone()
+                if row is not None and row[0] == "streaming" and wanted in (None, row[1]):
+                    return
+                if not self.cluster.postmaster.alive():
+                    raise self.died()
+                if time.monotonic() > until:
+                    raise self.gone(STREAM_SECONDS, "has not begun to stream")
+                time.sleep(0.02)
+
+
+class _Beside(NoStandbys[Cluster]):
+    """What a standby knows of itself: the primary tells how far it is behind."""
+
+    def __init__(self, cluster: Cluster, standby: Standby) -> None:
+        super().__init__(cluster)
+        self._standby = standby
+
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
+        """As the primary tells."""
+        return self._standby.lag_between(begin, end)
+
+
+def replicated(
+    server: Server,
+    config: Resolved,
+    folder: Path,
+    *,
+    replicas: Replicas,
+    initdb: Sequence[str] = (),
+    through: Through | None = None,
+    **shared: Any,
+) -> Cluster:
+    """Returns a cluster with one standby: made from it when it is first started, and ending with it.
+
+    shared: arguments of `Cluster` that hold for both servers.
+    """
+    return Cluster(
+        server,
+        config,
+        folder,
+        initdb=initdb,
+        through=through,
+        followers=lambda primary: Standby(primary, replicas, **shared),
+        **shared,
+    )
 
 
 _STATE = "SELECT state, sync_state FROM pg_catalog.pg_stat_replication WHERE application_name = %s"
@@ -375,9 +369,9 @@ class _Watch(threading.Thread):
     """Asks the primary once a second how its standby does. Where that is no standby any more it ends the
     primary: commits would wait for ever, and the run has failed anyway."""
 
-    def __init__(self, cluster: ReplicatedCluster) -> None:
+    def __init__(self, primary: Cluster, standby: Standby) -> None:
         super().__init__(name="pgstrata-replica", daemon=True)
-        self._cluster, self._over = cluster, threading.Event()
+        self._primary, self._standby, self._over = primary, standby, threading.Event()
         self._last: object = None
         self._moved = self._streamed = time.monotonic()
 
@@ -388,13 +382,13 @@ class _Watch(threading.Thread):
     def run(self) -> None:
         session: psycopg.Connection[Any] | None = None
         try:
-            while not self._over.wait(EVERY_SECONDS) and self._cluster.postmaster.alive():
-                if not self._cluster.standby.postmaster.alive():
-                    self._fail(self._cluster.died)
+            while not self._over.wait(EVERY_SECONDS) and self._primary.postmaster.alive():
+                if not self._standby.cluster.postmaster.alive():
+                    self._fail(self._standby.died)
                     return
                 try:
                     if session is None:
-                        session = self._cluster.connect()
+                        session = self._primary.connect()
                         use_catalogs_only(session)
                         session.execute("SET statement_timeout = 5000")
                     failure = self._look(session)
@@ -411,28 +405,28 @@ class _Watch(threading.Thread):
                 session.close()
 
     def _look(self, session: psycopg.Connection[Any]) -> Callable[[], ServerError] | None:
-        cluster, now = self._cluster, time.monotonic()
+        standby, now = self._standby, time.monotonic()
         row = session.execute(_lag(catalog_of(session)), [NAME]).fetchone()
         if row is None or row[0] != "streaming" or row[1] is None:
             if now - self._streamed > GONE_SECONDS:
-                return lambda: cluster.gone(GONE_SECONDS, "has not streamed")
+                return lambda: standby.gone(GONE_SECONDS, "has not streamed")
             return None
         self._streamed = now
         behind = max(0, int(row[1]))
-        cluster.saw(ReplicaLag(time.time(), behind, 0.0 if behind == 0 else row[3]))
+        standby.saw(ReplicaLag(time.time(), behind, 0.0 if behind == 0 else row[3]))
         if row[2] != self._last or behind == 0:
             self._last, self._moved = row[2], now
         if now - self._moved > STILL_SECONDS:
             return lambda: ServerError(
                 f"the replica has replayed nothing for {STILL_SECONDS:.0f} s and is {numbers.size(behind)} "
                 "behind",
-                f"its log ends with:\n{cluster.standby.log_tail()}",
+                f"its log ends with:\n{standby.cluster.log_tail()}",
             )
         return None
 
     def _fail(self, failure: Callable[[], ServerError]) -> None:
-        self._cluster.failure = failure()
-        self._cluster.postmaster.quit()
+        self._standby.failure = failure()
+        self._primary.postmaster.quit()
 
 
-__all__ = ["Reads", "Replicas", "ReplicatedCluster", "Replication", "Standby", "check_replicas"]
+__all__ = ["Reads", "Replicas", "Replication", "Standby", "check_replicas", "replicated"]

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import psycopg
 
 from pgstrata.driver.spec import Connection
-from pgstrata.errors import ServerError
 from pgstrata.server.cluster.data_folder import DataFolder
-from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.standbys import Standbys
 from pgstrata.server.connect.pooler import Pooler
 from pgstrata.server.find.model import Server
 
@@ -62,6 +61,11 @@ class Served(Protocol):
         ...
 
     @property
+    def standbys(self) -> Standbys[Any]:
+        """The servers that follow it; of this kind, too."""
+        ...
+
+    @property
     def pooled(self) -> bool:
         """Whether the driver's connections end at a pooler."""
         ...
@@ -69,16 +73,6 @@ class Served(Protocol):
     @property
     def pooler(self) -> Pooler | None:
         """The pooler that pgstrata has started before it."""
-        ...
-
-    @property
-    def replica_pid(self) -> int | None:
-        """The postmaster of its replica."""
-        ...
-
-    @property
-    def failure(self) -> ServerError | None:
-        """Why its replica ended the run."""
         ...
 
     def create(self, copy_of: Path | None = None) -> None:
@@ -103,18 +97,6 @@ class Served(Protocol):
 
     def connection(self, database: str, tcp: bool = False, *, confined: bool = False) -> Connection:
         """Returns how the driver connects."""
-        ...
-
-    def serving(self, *, reads_only: bool) -> Served:
-        """Returns what serves a step: itself, or a replica. Raises ServerError."""
-        ...
-
-    def check(self) -> None:
-        """Raises ServerError where something beside the server has failed."""
-        ...
-
-    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """Returns how far a replica was behind between two moments (Unix time)."""
         ...
 
     def log_tail(self, lines: int = 20) -> str:
