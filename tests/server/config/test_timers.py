@@ -55,8 +55,8 @@ def test_a_server_takes_them_while_it_runs_and_gives_them_back(
                 return {name: value for name, value in shown if name in PERIODS}
 
             before = now()
-            longer = cluster.set_timers(TWO)
+            longer = cluster.timers.set(TWO)
             assert longer["checkpoint_timeout"] == "10min"
             assert now() == {**before, **longer}
-            assert cluster.set_timers(None) == {}
+            assert cluster.timers.set(None) == {}
             assert now() == before

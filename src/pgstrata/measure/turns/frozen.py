@@ -336,14 +336,14 @@ def measure(group: Group, schedule: Schedule) -> None:
         for participant in group.here:
             participant.cluster.stop("immediate")  # the next round puts the snapshot in its place
     group.drop_snapshots()
-    group.each(lambda participant: participant.cluster.set_timers(None))
+    group.each(lambda participant: participant.cluster.timers.set(None))
     group.end()
 
 
 def _set_timers(group: Group, participant: Participant) -> None:
     """The server's own clock runs on while it is frozen."""
     turns = TurnLengths(len(group.here), group.settings.window_seconds, TURN_SECONDS)
-    timers = participant.cluster.set_timers(turns)
+    timers = participant.cluster.timers.set(turns)
     if (comparison := participant.run.comparison) is not None:
         participant.run.comparison = structs.replace(comparison, timers=timers)
 

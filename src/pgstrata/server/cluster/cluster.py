@@ -6,8 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +15,7 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
-from pgstrata.files.ownership import read_small
 from pgstrata.layout import Layout
-from pgstrata.server.capabilities import Programs
 from pgstrata.server.cluster.configuration import Configuration
 from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.cluster.foreign import ForeignCluster
@@ -27,10 +23,11 @@ from pgstrata.server.cluster.initdb import USER, check_initdb, initdb_arguments
 from pgstrata.server.cluster.postmaster import Postmaster
 from pgstrata.server.cluster.sockets import fits
 from pgstrata.server.cluster.standbys import NoStandbys, Standbys
+from pgstrata.server.cluster.startup import Startup, new_database, programs_of
 from pgstrata.server.cluster.storage import Storage
+from pgstrata.server.cluster.timers import Timers
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.pooler import Pooler, Through
 from pgstrata.server.connect.session import CONFINED
@@ -42,7 +39,7 @@ from pgstrata.server.system.guard import (
     clear_leftovers,
     unwritable,
 )
-from pgstrata.server.system.log_end import loader_complaint, problem, tail
+from pgstrata.server.system.log_end import problem, tail
 from pgstrata.server.system.memory import MemoryGroup, forget_cached
 from pgstrata.server.system.network import Way, way_to_close
 from pgstrata.server.system.process import children
@@ -53,9 +50,6 @@ __all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 PORT = 5432
 """Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
 
-START_SECONDS = 300.0
-RELOAD_SECONDS = 30.0
-POLL_SECONDS = 0.005
 PORT_ATTEMPTS = 5
 
 
@@ -110,6 +104,14 @@ class Cluster:
         self.layout: Layout | None = None
         """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
+        self.timers = Timers(
+            config.settings,
+            self._known,
+            self.configuration,
+            self._write_conf,
+            self.postmaster,
+            self.connect,
+        )
         self.standbys = followers(self)
 
     def __enter__(self) -> Self:
@@ -198,7 +200,7 @@ class Cluster:
             self._group.make()
             forget_cached(self.data_folder.path)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
-        program = "postgres" if self._programs().postgres_serves else "postmaster"
+        program = "postgres" if programs_of(self.server).postgres_serves else "postmaster"
         env = self._env
         if (delay := self._storage.delay) is not None:
             env = delay.env(self.data_folder.path, self.data_folder.wal, env)
@@ -214,46 +216,10 @@ class Cluster:
                 self._group.take(process.pid, lambda: children(process.pid))
             if self.freezer is not None:
                 self.freezer.take(process.pid)
-            self._wait_until_ready(process, begin)
-            self._check_loader(begin)
-            self._make_first_database()
+            Startup(self.server, self.data_folder.path, self.log_file, begin, self.connect).wait(process)
         except BaseException:
             self.stop("immediate")
             raise
-
-    def set_timers(self, turns: TurnLengths | None) -> dict[str, str]:
-        """The running server counts by its clock as it should with such turns from now on; None: as
-        configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
-        if not self._known.takes_units:
-            return {}
-        before = self.configuration.timers
-        after = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
-        self.configuration.timers = after
-        if after != before:
-            try:
-                self._write_conf()
-            except OSError as error:
-                raise unwritable(self.folder, error) from error
-            self.postmaster.reload()
-            # Processes hear of it one by one; new sessions have it when the postmaster does.
-            alone = longer_timers(self.config.settings, self._known, TurnLengths(1, 0.0, 0.0))
-            for name in {**before, **after}:
-                self._await_setting(name, after.get(name, alone[name]))
-        return after
-
-    def _await_setting(self, name: str, value: str) -> None:
-        end = time.monotonic() + RELOAD_SECONDS
-        while True:
-            with self.connect() as session:
-                (now,) = session.execute("SELECT current_setting(%s)", (name,)).fetchone() or ("",)
-            if now == value:
-                return
-            if time.monotonic() > end:
-                raise ServerError(
-                    f"{name} is still {now} and not {value} {RELOAD_SECONDS:.0f} s after a reload",
-                    'see the server\'s log; or take whole rounds: turns = "rounds"',
-                )
-            time.sleep(POLL_SECONDS)
 
     def stop(self, mode: str = "fast") -> None:
         """Stops the server, then its standbys: `fast` writes a checkpoint, `immediate` does not. A server
@@ -348,15 +314,9 @@ class Cluster:
         else:
             self.socket_dir = self.data_folder.short_folder()
 
-    def _programs(self) -> Programs:
-        programs = self.server.programs
-        if programs is None:
-            raise ServerError(f"the programs of {self.server.label} are not there: {self.server.bin_dir}")
-        return programs
-
     def _initdb(self) -> None:
         with self.log_file.open("ab") as log:
-            takes = self._programs().initdb_takes
+            takes = programs_of(self.server).initdb_takes
             words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
             options = ["-D", str(self.data_folder.path), *words]
             process = self.postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
@@ -375,62 +335,6 @@ class Cluster:
 
     def _write_conf(self) -> None:
         self.configuration.write(self.port, str(self.socket_dir), self._tcp)
-
-    def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
-        end = time.monotonic() + START_SECONDS
-        while not self._ready(process.pid):
-            if process.poll() is not None:
-                raise self._start_failure(log_begin, "ended while it started")
-            if time.monotonic() > end:
-                raise self._start_failure(
-                    log_begin, f"did not accept connections within {START_SECONDS:.0f} s"
-                )
-            time.sleep(POLL_SECONDS)
-
-    def _check_loader(self, log_begin: int) -> None:
-        """A library of LD_PRELOAD that is not there is left out by the loader, and the server is another."""
-        if said := loader_complaint(self.log_file, log_begin):
-            raise ServerError(
-                f"the server {self.server.label} runs without a library it should have: {said}",
-                "mend the path in `env`; the account of the server has to be able to read the file",
-            )
-
-    def _ready(self, pid: int) -> bool:
-        try:
-            lines = read_small(self.data_folder.path / "postmaster.pid").splitlines()
-        except OSError:
-            return False
-        if not lines or lines[0] != str(pid):
-            return False
-        if self._programs().reports_state:
-            return len(lines) > 7 and lines[7].strip() == "ready"
-        try:
-            self.connect("template1").close()
-        except ServerError:
-            return False
-        return True
-
-    def _make_first_database(self) -> None:
-        """Makes the database to connect to for anything else; initdb does since there are roles (8.1)."""
-        if self.server.features.has(Feature.ROLES):
-            return
-        with self.connect("template1") as session:
-            if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
-                session.execute(new_database("postgres"))
-
-    def _start_failure(self, log_begin: int, how: str) -> ServerError:
-        last = tail(self.log_file, 20, log_begin)
-        cause = problem(last)
-        return ServerError(
-            f"the server {self.server.label} {how}" + (f": {cause}" if cause else ""),
-            f"its log ends with:\n{last}" if last else "its log is empty",
-        )
-
-
-def new_database(name: str) -> str:
-    """SQL that makes a database. Of template0, to which nobody can connect: old versions refuse to copy
-    template1 while a session on it is still ending."""
-    return f"CREATE DATABASE {name} TEMPLATE template0"
 
 
 def _free_port() -> int:

@@ -9,6 +9,7 @@ from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.config.classes import MANAGED
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, quoted
+from pgstrata.server.system.guard import unwritable
 
 
 class Configuration:
@@ -28,10 +29,14 @@ class Configuration:
             self._data_folder.write("postgresql.conf", text)
 
     def write(self, port: int, socket_dir: str, tcp: bool) -> None:
-        """Writes the settings, those by which pgstrata finds the server included. Raises OSError."""
+        """Writes the settings, those by which pgstrata finds the server included. Raises ServerError."""
         # Without `include` the whole file is ours: what initdb wrote there are the defaults.
         name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
-        self._data_folder.write(name, self._text(port, socket_dir, tcp) + self.more(), mode=0o644)
+        text = self._text(port, socket_dir, tcp) + self.more()
+        try:
+            self._data_folder.write(name, text, mode=0o644)
+        except OSError as error:
+            raise unwritable(self._data_folder.folder, error) from error
 
     def _text(self, port: int, socket_dir: str, tcp: bool) -> str:
         """Returns the config's settings, followed by those by which pgstrata finds the server."""
