@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -19,9 +17,7 @@ from pgstrata.server.find.model import Server
 class ForeignCluster:
     """A `dsn:` server: pgstrata neither starts nor stops it and does not see its processes."""
 
-    folder: None = None
     data_folder: None = None
-    socket_dir: None = None
     log_file: None = None
     pooler: None = None
 
@@ -35,20 +31,6 @@ class ForeignCluster:
         self.postmaster = ForeignProcesses(self)
         self.standbys = NoStandbys(self)
         """Which servers follow it is not known here."""
-
-    def __enter__(self) -> ForeignCluster:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def create(self, copy_of: Path | None = None) -> None:
-        """Nothing: the server is there."""
-
-    def start(self) -> None:
-        """Nothing: the server runs."""
 
     def stop(self, mode: str = "fast") -> None:
         """Nothing: the server is not ours."""

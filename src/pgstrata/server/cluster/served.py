@@ -41,11 +41,6 @@ class Served(Protocol):
     server: Server
 
     @property
-    def folder(self) -> Path | None:
-        """Its folder; None for a foreign server, as all paths and processes are."""
-        ...
-
-    @property
     def data_folder(self) -> DataFolder | None:
         """Its data; None where it is not pgstrata's."""
         ...
@@ -73,10 +68,6 @@ class Served(Protocol):
     @property
     def pooler(self) -> Pooler | None:
         """The pooler that pgstrata has started before it."""
-        ...
-
-    def create(self, copy_of: Path | None = None) -> None:
-        """Prepares its data. Raises ServerError."""
         ...
 
     def stop(self, mode: str = "fast") -> None:
