@@ -118,7 +118,7 @@ RUN = {
     "storage": "where data and log lay, and what delayed them",
     "machine": "of a fleet: the machine and its qualification",
     "replicas": "of a variant with a replica",
-    "campaign_file": "name of the campaign's file",
+    "campaign_file": "the campaign's file, as the command named it",
     "extensions": "of the database when the run began: name and version",
     "network_closed": "the server had no network but a loopback device",
 }

@@ -713,8 +713,9 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `counted`: of a run that counted instructions; such a run has no steps, and no rate. `attempts`: when
     each began that steps of the run are from; () where that is one. `loaded`: key of the kept data that the
     run began with; None where it loaded its own. `machine`: of a fleet; None where there was none.
-    `campaign_file`: its name without folders; None where the command line said all. `network_closed`: the
-    server had no network but a loopback device of its own; None where that is not known.
+    `campaign_file`: as a command named it where the run was made; None where the command line said all.
+    `network_closed`: the server had no network but a loopback device of its own; None where that is not
+    known.
     """
 
     status: Status

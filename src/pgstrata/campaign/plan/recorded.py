@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pgstrata
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
@@ -37,8 +39,18 @@ def as_planned(campaign: Campaign, variant: PlannedVariant, chosen: ChosenWorklo
         storage=variant.storage_record(),
         replicas=variant.replicas_record(),
         machine=campaign.machine,
-        campaign_file=campaign.file.name if campaign.file is not None else None,
+        campaign_file=named_file(campaign),
     )
 
 
-__all__ = ["as_planned"]
+def named_file(campaign: Campaign) -> str | None:
+    """The campaign's file as a command from here names it; None where there is none. On the machine of a
+    fleet the file lies in a cache, and only its name means something elsewhere."""
+    file = campaign.file
+    if file is None or campaign.machine is not None:
+        return None if file is None else file.name
+    here = Path.cwd()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+
+
+__all__ = ["as_planned", "named_file"]
