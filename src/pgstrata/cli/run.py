@@ -238,7 +238,7 @@ def run(
     if dry_run:
         show_plan(chosen, fresh, form)
         return
-    raise typer.Exit(_execute(chosen, fresh, quiet_seconds, report=not no_report, form=form))
+    raise typer.Exit(carry_out(chosen, fresh, quiet_seconds, report=not no_report, form=form))
 
 
 def _machines() -> Machines:
@@ -262,8 +262,10 @@ def _waiting(text: str) -> float:
     return seconds
 
 
-def _execute(campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: bool, form: TextOrJson) -> int:
-
+def carry_out(
+    campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: bool, form: TextOrJson
+) -> int:
+    """Measures a campaign and shows what came of it. Returns the exit code. report: write its page, too."""
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_quietly, write_report
     from pgstrata.measure.campaign import Conditions, execute
