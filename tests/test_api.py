@@ -212,10 +212,11 @@ def test_the_examples_in_the_docs_run(
     place: Path, pg13: Server, pg17: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    text = (ROOT / "docs/guides/python.md").read_text(encoding="utf-8")
+    pages = [ROOT / "README.md", ROOT / "docs/guides/python.md"]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     names: dict[str, Any] = {"__name__": "example"}
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for code in examples:
         exec(compile(code, "python.md", "exec"), names)
     assert names["outcome"].failures == ()
