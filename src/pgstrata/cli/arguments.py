@@ -112,6 +112,15 @@ ByOption = Annotated[
     Literal["time", "instructions"],
     typer.Option("--by", help="By time, or by counted instructions (pgstrata count)."),
 ]
+WaitQuietOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wait-quiet",
+        metavar="TIME",
+        help="Wait until other programs leave the CPUs alone, for 10m at most, say, then measure all the "
+        "same.",
+    ),
+]
 NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")]
 BaseOption = Annotated[str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")]
 DataDirOption = Annotated[

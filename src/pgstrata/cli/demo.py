@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pgstrata.cli.arguments import DataDirOption, FreshOption, RunsOption
+from pgstrata.cli.arguments import DataDirOption, FreshOption, RunsOption, WaitQuietOption
 
 NEXT = """
 What next:
@@ -28,6 +28,7 @@ def demo(
     results: RunsOption = None,
     data_dir: DataDirOption = None,
     fresh: FreshOption = False,
+    wait_quiet: WaitQuietOption = None,
 ) -> None:
     """Compare PostgreSQL 12 and 17 at four steps, in about 90 seconds.
 
@@ -43,7 +44,7 @@ def demo(
     from pgstrata.campaign.study import Study, Workload
     from pgstrata.cli.arguments import RESULTS
     from pgstrata.cli.output import TextOrJson
-    from pgstrata.cli.run import carry_out
+    from pgstrata.cli.run import carry_out, waiting_seconds
 
     study = Study(
         name="demo",
@@ -56,7 +57,9 @@ def demo(
             Workload(name="sysbench", scale="quick", options={"rows": ROWS, "steps": STEPS, "warmup": 1})
         ],
     )
-    code = carry_out(check_study(study), fresh, 0.0, report=True, form=TextOrJson.text)
+    code = carry_out(
+        check_study(study), fresh, waiting_seconds(wait_quiet), report=True, form=TextOrJson.text
+    )
     if code == 0:
         print(NEXT)
     raise typer.Exit(code)

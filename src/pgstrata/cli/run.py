@@ -28,6 +28,7 @@ from pgstrata.cli.arguments import (
     ServersOption,
     SetsOption,
     SettingsOption,
+    WaitQuietOption,
     WhatArgument,
     WorkloadsOption,
 )
@@ -132,15 +133,7 @@ def run(
         float | None,
         typer.Option("--waits", metavar="HERTZ", help="Sample wait events so often per second, say 10."),
     ] = None,
-    wait_quiet: Annotated[
-        str | None,
-        typer.Option(
-            "--wait-quiet",
-            metavar="TIME",
-            help="Wait until other programs leave the CPUs alone, for 10m at most, say, then measure all the "
-            "same.",
-        ),
-    ] = None,
+    wait_quiet: WaitQuietOption = None,
     dry_run: DryRunOption = False,
     allow_outside: Annotated[
         bool,
@@ -189,7 +182,7 @@ def run(
     from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import UsageError
 
-    quiet_seconds = _waiting(wait_quiet) if wait_quiet else 0.0
+    quiet_seconds = waiting_seconds(wait_quiet)
     chosen = Asked(
         what,
         server,
@@ -252,10 +245,12 @@ def _machines() -> Machines:
     raise UsageError("--fleet: this installation has no capability that runs campaigns on many machines")
 
 
-def _waiting(text: str) -> float:
-    """Returns the seconds that `--wait-quiet` names. Raises UsageError."""
+def waiting_seconds(text: str | None) -> float:
+    """Returns the seconds that `--wait-quiet` names, 0 where it is not there. Raises UsageError."""
     from pgstrata.errors import UsageError
 
+    if text is None:
+        return 0.0
     seconds = numbers.parse_duration(text)
     if seconds is None or seconds > MOST_WAITING_SECONDS:
         raise UsageError(f"--wait-quiet {text}: not a time up to 7 days", "write 90s, 10m or 2h")

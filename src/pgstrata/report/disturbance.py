@@ -11,7 +11,7 @@ from pgstrata.store import Run
 
 MOST_NAMED = 3
 
-ADVICE = "Stop other programs, or wait for a quiet moment (pgstrata run --wait-quiet 10m --fresh)."
+ADVICE = "Stop other programs, or wait for a quiet moment: the same command with --wait-quiet 10m --fresh."
 
 
 def disturbed_steps(comparisons: Sequence[Comparison]) -> str:

@@ -24,7 +24,7 @@ AROUND = 1.2
 
 QUIETER = (
     "Measuring longer would hardly settle it here; a quieter machine would. pgstrata doctor says what to "
-    "stop, pgstrata run --wait-quiet 10m waits until other programs rest."
+    "stop; with --wait-quiet 10m the same command waits until other programs rest."
 )
 
 
