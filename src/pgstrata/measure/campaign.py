@@ -32,7 +32,7 @@ from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.session import Session
-from pgstrata.measure.turns.comparison import Comparison
+from pgstrata.measure.turns.runs_in_turn import RunsInTurn
 from pgstrata.observe.doctor import examine
 from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.find.acquire import acquire
@@ -259,7 +259,7 @@ def _interleave(
                 ActiveRun(session, run, builder, progress)
                 for run, builder in zip(group, builders, strict=True)
             ]
-            made = Comparison(session.campaign, active, plan.base).measure()
+            made = RunsInTurn(session.campaign, active, plan.base).measure()
         except BaseException:
             with interrupts.shield():
                 for builder in builders:

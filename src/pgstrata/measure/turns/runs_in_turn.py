@@ -26,7 +26,7 @@ from pgstrata.store.record import ComparisonRecord
 from pgstrata.workload.core.language import Step
 
 
-class Comparison:
+class RunsInTurn:
     """One workload and repeat on all variants. Made anew for each group of runs."""
 
     def __init__(self, campaign: Campaign, runs: Sequence[ActiveRun], base: str) -> None:
@@ -147,4 +147,4 @@ def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:
     return next((step.comparison for run in runs for step in run.planned.kept), None)
 
 
-__all__ = ["Comparison"]
+__all__ = ["RunsInTurn"]
