@@ -97,6 +97,20 @@ def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest
     assert all(line.endswith(" left") for line in lines)
 
 
+def test_a_step_that_takes_longer_than_its_time_names_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, now = io.StringIO(), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12", "pg:17"]'))
+    progress.step_begins(replace(STEP, seconds=15))
+    for number in range(30):
+        now[0] += 1
+        progress.second(second(number))
+    begins = [line.partition(", ")[0] for line in output.getvalue().splitlines()]
+    assert begins == ["  qp100      … 10 of 15 s", "  qp100      … 20 s", "  qp100      … 30 s"]
+
+
 def test_rounds_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = io.StringIO()
     progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))

@@ -144,7 +144,9 @@ class PlainProgress:
         self._said = now
         rate = rate_meanwhile(self._step.headline, event)
         limit = "at most " if self._bound != "about" else ""
-        of = f" of {limit}{self._step.seconds:.0f}" if self._step.seconds else ""
+        # Statements that are longer than their slice take a step beyond its time.
+        within = self._step.seconds is not None and event.second < self._step.seconds
+        of = f" of {limit}{self._step.seconds:.0f}" if within else ""
         shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
         self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}; {self._left()}")
 
