@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,10 @@ settings.load_profile("pgstrata")
 
 
 _running: list[pytest.Item] = []
-"""The test that runs."""
+"""The test that is set up or runs; none while fixtures end: some of them were made for other tests."""
+
+# What a shell starts in the background ignores Ctrl-C, and so would every program that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,10 +50,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _answers(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _answers(item):
+        return (yield)
+
+
+@contextmanager
+def _answers(item: pytest.Item) -> Iterator[None]:
+    """What starts meanwhile is started by this test."""
     _running[:] = [item]
     try:
-        return (yield)
+        yield
     finally:
         _running.clear()
 

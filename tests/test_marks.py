@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -44,3 +45,18 @@ def test_a_fixture_of_a_fixture_marks_them_too(request: pytest.FixtureRequest, s
 @pytest.fixture
 def start(echo: str) -> str:
     return echo
+
+
+@pytest.fixture(scope="module")
+@needs("program")
+def ends_with_a_program() -> Iterator[None]:
+    yield
+    subprocess.run(["true"], check=True)
+
+
+def test_a_fixture_may_live_longer_than_the_test_with_its_mark(ends_with_a_program: None) -> None:
+    """It ends after the next test, the last of this file, which has no mark and starts nothing."""
+
+
+def test_an_unmarked_test_is_not_blamed_for_what_ends_after_it() -> None:
+    assert True

@@ -13,7 +13,7 @@ from pgstrata.cli.main import invoke
 from pgstrata.server.find.model import Server
 from support.program import Program
 
-KNOWN = {"hot-points": "faster"}
+KNOWN = {"hot-points": "faster", "points-covered-si": "slower"}
 """What longer measurements prove of these versions; beside other load a step may stay unclear."""
 
 

@@ -223,6 +223,7 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
         8.0,
         measures=True,
     )
+    yield Command("demo", ("demo", "--results", RESULTS, *data), 100.0, measures=True)
     yield Command("run fleet", ("run", "fleet.toml", "--fleet", "local:2"), 25.0, measures=True)
     count = ("count", "--server", server, "--workload", "pgbench", *_sets(['builtin=["select-only"]']))
     yield Command(

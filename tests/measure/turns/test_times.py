@@ -9,7 +9,7 @@ from pgstrata.server.find.model import Server
 from support.program import Program
 
 SCRIPT = """
-\\set stalls random(1, 100)
+\\set stalls random(1, 300)
 select case when current_setting('test.stall', true) = 'on' and :stalls <= 1 then pg_sleep(0.01) end;
 """
 

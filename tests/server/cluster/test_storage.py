@@ -139,6 +139,7 @@ def test_what_is_no_delay_is_refused(text: str) -> None:
     assert delay_seconds("250us") == 0.00025
 
 
+@pytest.mark.program
 def test_a_delay_that_the_kernel_cannot_make_is_said() -> None:
     # No kernel sleeps for a nanosecond: this is what it really does.
     assert delay.shortest_sleep(1e-9) > 1e-9
