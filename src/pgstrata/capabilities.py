@@ -7,6 +7,7 @@ CAPABILITIES = (
     "pgstrata.source",
     "pgstrata.count",
     "pgstrata.search",
+    "pgstrata.watch",
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",

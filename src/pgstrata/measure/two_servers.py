@@ -197,8 +197,13 @@ class TwoServers:
 
     def measure(self, console: Console) -> MeasuredRatio:
         """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
+        return self.measure_each(console)[self.work.step]
+
+    def measure_each(self, console: Console) -> dict[str, MeasuredRatio]:
+        """As `measure`, for every step of the work by its name."""
         self.run(console)
-        return _read(self.work.step, self.name, *self.both(campaign_runs(Results(self.results), self.name)))
+        runs = self.both(campaign_runs(Results(self.results), self.name))
+        return {step: _read(step, self.name, *runs) for step in self.work.steps}
 
 
 def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:

@@ -1,4 +1,4 @@
-"""Two variants counted instead of timed at one step: how many more instructions the second needs."""
+"""Two variants counted instead of timed: how many more instructions the second needs at each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgstrata.count.measure.count import count_campaign
 from pgstrata.count.verdicts import estimate_counts
 from pgstrata.errors import UsageError
 from pgstrata.measure.two_servers import MeasuredRatio, TwoServers, normal_error
-from pgstrata.store import Results
+from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
 from pgstrata.store.counted import counted_runs
 from pgstrata.store.record import CountedRole
@@ -25,30 +25,46 @@ UNIT = "instructions/o"
 def count_two(
     two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
 ) -> MeasuredRatio:
-    """Counts the step of both, unless that was done already: the log ratio is turned over, so that it falls
-    below 0 where the second needs more. The rates are instructions per operation.
+    """Counts the only step of both, as `count_each` does. Raises UsageError for a step that cannot be counted
+    as well."""
+    result = count_each(two, smallest, console, lasting)[two.work.step]
+    if isinstance(result, str):
+        raise UsageError(f"{two.work.step} cannot be counted: {result}", "search by the rate")
+    return result
+
+
+def count_each(
+    two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
+) -> dict[str, MeasuredRatio | str]:
+    """Counts the steps of both, unless that was done already. Returns a ratio for each step, or the reason
+    why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the second
+    needs more. The rates are instructions per operation.
 
     smallest: relative difference that is to be told; starts are added until the interval is small against it.
     lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
-    Raises UsageError for a step that cannot be counted, ServerError where the first variant fails,
-    OtherFailedError where only the second does, BuildError, StoreError, Interrupted.
+    Raises ServerError where the first variant fails, OtherFailedError where only the second does, UsageError,
+    BuildError, StoreError, Interrupted.
     """
     campaign = two.campaign()
-    wanted = CountSpec(steps=[two.work.step], margin=max(smallest, 0.0002))
+    wanted = CountSpec(steps=list(two.work.steps), margin=max(smallest, 0.0002))
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
     outcome = count_campaign(campaign, Results(two.results), console, lasting=lasting)
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
     runs = two.both(counted_runs(campaign_runs(Results(two.results), two.name)))
+    return {name: _ratio(two, name, runs, wanted.margin) for name in two.work.steps}
+
+
+def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> MeasuredRatio | str:
+    """The ratio of a step, or why it is not counted."""
     sides = []
     for run in runs:
         record = run.record.counted
         assert record is not None
-        step = next((one for one in record.steps if one.name == two.work.step), None)
+        step = next((one for one in record.steps if one.name == name), None)
         if step is None:
-            why = record.left_out.get(two.work.step, "nothing of it was counted")
-            raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
+            return record.left_out.get(name, "nothing of it was counted")
         sides.append(step.headline)
-    counts = _counts(sides[0], sides[1], wanted.margin)
+    counts = _counts(sides[0], sides[1], margin)
     estimate = estimate_counts(*counts)
     return MeasuredRatio(
         estimate.log,
@@ -72,4 +88,4 @@ def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Seque
     return every[0], every[1]
 
 
-__all__ = ["UNIT", "count_two"]
+__all__ = ["UNIT", "count_each", "count_two"]

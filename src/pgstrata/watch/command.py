@@ -1,0 +1,137 @@
+"""`pgstrata watch`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
+
+if TYPE_CHECKING:
+    from pgstrata.watch.file import Watch
+    from pgstrata.watch.passing import Known
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 10.0, 7 * 86_400.0
+
+
+def watch(
+    file: Annotated[Path, typer.Argument(metavar="WATCH.toml", help="The repository and what is measured.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="End when nothing is due, for cron, systemd or CI.")
+    ] = False,
+    hours: Annotated[
+        float | None,
+        typer.Option(
+            "--hours", metavar="H", help="Begin nothing new in a pass after so long (default: no limit)."
+        ),
+    ] = None,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Without --once: look for new commits so often.")
+    ] = "10m",
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="DIR", help="Folder of the history (default: watch/NAME)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is due; build and measure nothing.")
+    ] = False,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+) -> None:
+    """Measure every commit of a branch, date each change, and search its commit.
+
+    Each commit is compared with one fixed commit, the anchor: by instructions, which are exact on any
+    machine, or by rate. The newest commit comes first, then those that are not measured yet. A change is an
+    alarm, which is searched at once; it stays open until the file acknowledges it.
+
+    Exit codes: 0 no open alarm; 1 an open alarm, or something failed; 2 the question was not valid; 3 a
+    change whose commit is still searched.
+
+    \b
+    Examples:
+      pgstrata watch master.toml --once --hours 6
+      pgstrata watch master.toml --every 10m
+    """
+    from pgstrata.errors import UsageError
+    from pgstrata.numbers import parse_duration
+    from pgstrata.watch.file import read_watch
+    from pgstrata.watch.passing import with_limits
+
+    if hours is not None and not 0 < hours <= 24 * 365:
+        raise UsageError(f"--hours {hours:g}: above 0, at most 8760")
+    pause = parse_duration(every)
+    if pause is None or not SHORTEST_PAUSE <= pause <= LONGEST_PAUSE:
+        raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
+    asked = with_limits(read_watch(file), results)
+    if dry_run:
+        _show_due(asked)
+        return
+    seconds = 3600 * hours if hours is not None else float("inf")
+    while True:
+        code = _pass(asked, seconds, format)
+        if once:
+            raise typer.Exit(code)
+        _wait(pause)
+
+
+def _pass(asked: Watch, seconds: float, form: TextOrJson) -> int:
+    from pgstrata.cli.ending import Interruption, stopped
+    from pgstrata.cli.output import print_json
+    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.watch import text
+    from pgstrata.watch.page import write_watch
+    from pgstrata.watch.passing import pass_once
+
+    console = progress_console()
+    try:
+        known = pass_once(asked, console, seconds)
+    except Interrupted as interrupted:
+        print(stopped(), file=sys.stderr)
+        raise Interruption(interrupted.exit_code) from interrupted
+    page = write_watch(known)
+    if form is TextOrJson.json:
+        print_json(text.record(known))
+    else:
+        for line in text.lines(known):
+            print(line)
+    print(f"page: {page.resolve()}", file=sys.stderr)
+    return _exit_code(known)
+
+
+def _exit_code(known: Known) -> int:
+    states = {alarm.state for alarm in known.open_alarms}
+    return 1 if "found" in states else 3 if "open" in states else 0
+
+
+def _wait(seconds: float) -> None:
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.measure.interrupt import Interrupted, Interrupts
+
+    try:
+        with Interrupts():
+            time.sleep(seconds)
+    except Interrupted as interrupted:
+        raise Interruption(interrupted.exit_code) from interrupted
+
+
+def _show_due(asked: Watch) -> None:
+    from pgstrata.watch.passing import commits_left, next_stop, read
+
+    known, _ = read(asked, lambda text: print(text, file=sys.stderr), progress_console(), lambda: None)
+    line = known.line
+    print(
+        f"{asked.name}: {line.newest} commits after {line.stops[0].name}, {commits_left(known)} not measured"
+    )
+    for name, series in known.series.items():
+        print(f"  {name}, by {series.by}")
+    stop = next_stop(known)
+    print(f"next: {stop.name} {stop.subject}" if stop else "nothing is due")
+    print(f"history: {shlex.quote(str(asked.folder))}")
+
+
+__all__ = ["watch"]

@@ -1,0 +1,241 @@
+"""Measures a commit of a watch against the anchor: every step, by rate or by instructions."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Console
+
+from pgstrata.campaign.checked import Campaign
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import Study, Variant, Workload
+from pgstrata.count.measure.count import COUNTED_AS
+from pgstrata.count.measure.two_servers import count_each
+from pgstrata.errors import BuildError, ServerError
+from pgstrata.files.disk import remove_tree
+from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
+from pgstrata.observe import machine
+from pgstrata.observe.other_load import OtherLoad
+from pgstrata.search.bisect.hunt import build_server, of_machine
+from pgstrata.search.bisect.line import Stop
+from pgstrata.search.bisect.procedure import START_ERROR
+from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.find.recipe import Build
+from pgstrata.server.system.compiler import find_compiler
+from pgstrata.source.build import find_built
+from pgstrata.source.git import tree_of
+from pgstrata.store.kept import digest
+from pgstrata.store.lock import own_results
+from pgstrata.watch.file import By, Watch, WatchedSteps
+from pgstrata.watch.history import VERSION, CommitValues, Value
+from pgstrata.workload.core.options import NamesFiles
+from pgstrata.workload.custom.contents import digest_of
+
+RUNS = "runs"
+"""Folder of the runs of the commit that is measured now, below that of the watch."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A step that is watched, in one way of measuring. asked: digest of what decides its measurements.
+    smallest: change that is looked for, as a log ratio."""
+
+    name: str
+    step: str
+    by: By
+    work: MeasuredWork
+    asked: str
+    smallest: float
+
+
+class Measuring:
+    """Measures commits of a watch.
+
+    say: prints a line of progress; check: raises Interrupted after a signal."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        anchor: Stop,
+        console: Console,
+        say: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._watch, self._anchor = watch, anchor
+        self._console, self._say, self._check = console, say, check
+        self._ready = False
+
+    @cached_property
+    def series(self) -> Mapping[str, Series]:
+        """Every watched step by its name. Raises UsageError for a workload, step, option or config that does
+        not exist, before anything is built."""
+        file = self._watch.file
+        found = {}
+        for steps in file.series:
+            work = self._work(steps)
+            campaign = self._two(work, self._anchor.variant, "check").campaign()
+            asked = digest(
+                {
+                    **work.question(),
+                    "by": steps.by,
+                    "server": self._anchor.variant.model_dump(mode="json", exclude={"server"}),
+                    "files": _files(campaign, self._anchor.variant),
+                }
+            )[:16]
+            for step in steps.steps:
+                name = _name(steps, step)
+                single = replace(work, steps=(step,))
+                found[name] = Series(name, step, steps.by, single, asked, math.log1p(steps.least))
+        return found
+
+    @cached_property
+    def epoch(self) -> str:
+        """Digest of what makes values comparable: machine, compiler, anchor and way of counting."""
+        host = machine.facts()
+        compiler = find_compiler(self._recipe.cc)
+        return digest(
+            {
+                "host": host.hostname,
+                "cpu": host.cpu_model,
+                "compiler": compiler.version,
+                "anchor": self._anchor.id,
+                "counted": COUNTED_AS,
+            }
+        )[:16]
+
+    @cached_property
+    def _recipe(self) -> Build:
+        variant = self._anchor.variant
+        study = Study(variants=[variant], workloads=[Workload(name=self._watch.file.series[0].workload)])
+        recipe = check_study(study).build_of(variant)
+        assert recipe is not None  # a commit is built
+        return recipe
+
+    def measure(self, stop: Stop, tries: int) -> CommitValues:
+        """Measures every step of a commit. tries: how often it was measured before.
+
+        Raises ServerError where the anchor cannot be measured or the machine is at fault, StoreError,
+        UsageError, Interrupted. A commit that does not build, or whose server does not run, is skipped, with
+        the reason.
+        """
+        begun = time.monotonic()
+        if not self._ready:
+            self._build(self._anchor)
+            self._ready = True
+        was_built = self._key(stop)
+        try:
+            self._build(stop)
+        except (BuildError, ServerError) as error:
+            if of_machine(error):
+                raise
+            return self._skipped(stop, error.message, begun)
+        others = OtherLoad()
+        values: dict[str, Value] = {}
+        missing: dict[str, str] = {}
+        for steps in self._watch.file.series:
+            self._check()
+            try:
+                results = self._results(steps, stop)
+            except OtherFailedError as error:
+                return self._skipped(stop, error.message, begun)
+            for step, result in results.items():
+                name = _name(steps, step)
+                if isinstance(result, str):
+                    missing[name] = result
+                else:
+                    values[name] = _value(self.series[name], result)
+        return CommitValues(
+            version=VERSION,
+            commit=stop.id,
+            epoch=self.epoch,
+            at=_now(),
+            seconds=round(time.monotonic() - begun, 1),
+            other_load=round(others.share(), 3),
+            tries=tries + 1,
+            values=values,
+            missing=missing,
+            built="" if was_built else self._key(stop),
+        )
+
+    def _skipped(self, stop: Stop, why: str, begun: float) -> CommitValues:
+        self._say(f"  {stop.name} is skipped: {why}")
+        return CommitValues(
+            version=VERSION,
+            commit=stop.id,
+            epoch=self.epoch,
+            at=_now(),
+            seconds=round(time.monotonic() - begun, 1),
+            skipped=why[:2000],
+        )
+
+    def _results(self, steps: WatchedSteps, stop: Stop) -> Mapping[str, MeasuredRatio | str]:
+        """Measures the steps of one workload. Its runs go: the search of an alarm measures commits itself."""
+        work = self._work(steps)
+        two = self._two(work, stop.variant, f"{stop.id[:12]}-{steps.workload}-{steps.by}")
+        try:
+            if steps.by == "instructions":
+                anchor = self._watch.folder / "anchor"
+                own_results(anchor)
+                lasting = anchor / digest(work.question())[:16]
+                return count_each(two, steps.least, self._console, lasting)
+            return two.measure_each(self._console)
+        finally:
+            remove_tree(two.results)
+
+    def _two(self, work: MeasuredWork, other: Variant, name: str) -> TwoServers:
+        return TwoServers(work, self._anchor.variant, other, name, self._watch.folder / RUNS / name)
+
+    def _work(self, steps: WatchedSteps) -> MeasuredWork:
+        file = self._watch.file
+        return steps.work(file.seed, file.data_dir, tuple(file.keep_settings))
+
+    def _build(self, stop: Stop) -> None:
+        build_server(self._work(self._watch.file.series[0]), stop.variant, self._say, self._check)
+
+    def _key(self, stop: Stop) -> str:
+        """Key of the commit's server in the cache; empty where it is not there."""
+        repo, _, commit = stop.variant.server.removeprefix("git:").rpartition("#")
+        with suppress(BuildError, ServerError):
+            if there := find_built(tree_of(Path(repo), commit), self._recipe):
+                return there.key
+        return ""
+
+
+def _name(steps: WatchedSteps, step: str) -> str:
+    """Name of the series of a step."""
+    return f"{steps.workload} {step}" + (" by rate" if steps.by == "rate" else "")
+
+
+def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
+    """Digests of scripts and config files: a file that is edited asks another question."""
+    options = campaign.workloads[0].options
+    names = set(options.files()) if isinstance(options, NamesFiles) else set()
+    names |= {str(own) for name in variant.config if (own := find_fragment(name, Path.cwd()).path)}
+    return {name: digest_of(Path(name)) for name in sorted(names)}
+
+
+def _value(series: Series, result: MeasuredRatio) -> Value:
+    """The error holds what stays with a start and a build, too."""
+    return Value(
+        asked=series.asked,
+        log_ratio=result.log_ratio,
+        error=math.hypot(result.error, START_ERROR[series.by]),
+        pairs=result.pairs,
+        anchor=result.base_rate,
+        commit=result.other_rate,
+        unit=result.unit,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+__all__ = ["Measuring", "Series"]

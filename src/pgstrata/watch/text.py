@@ -1,0 +1,155 @@
+"""What a watch says: its alarms in sentences, the draft of a mail, and all of it as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from pgstrata.numbers import counted
+from pgstrata.search.bisect.procedure import By
+from pgstrata.search.bisect.search import Outcome
+from pgstrata.search.bisect.text import changed, interval
+from pgstrata.watch.history import Alarm, Moved
+from pgstrata.watch.passing import Known, commits_left
+
+Json = dict[str, Any]
+
+
+def title(known: Known, alarm: Alarm) -> str:
+    """The alarm in a line: what moved, by how much, since when."""
+    place = alarm.commits[-1] if alarm.commits else alarm.bad
+    since = f"since {place[:10]}" if alarm.state == "found" else f"between {alarm.good[:10]} and {place[:10]}"
+    series = known.series[alarm.leading]
+    return f"{alarm.leading}: {size(alarm.moved[alarm.leading], series.by)} {since}"
+
+
+def size(moved: Moved, by: By) -> str:
+    """`3.02 % more instructions (2.96 … 3.08 %)`."""
+    return changed(Outcome(moved.log_ratio, moved.error), by)
+
+
+def others(known: Known, alarm: Alarm) -> list[str]:
+    """What else moved with it, a line for each series."""
+    return [
+        f"{name}: {size(moved, known.series[name].by)}"
+        for name, moved in alarm.moved.items()
+        if name != alarm.leading and name in known.series
+    ]
+
+
+def lines(known: Known) -> list[str]:
+    """What is printed at the end of a pass: the alarms that are not acknowledged, then what is measured."""
+    said = []
+    for alarm in known.open_alarms:
+        if alarm.leading not in known.series:
+            continue
+        said.append(f"ALARM {title(known, alarm)}")
+        if alarm.subject:
+            said.append(f"  {alarm.subject}")
+        if len(alarm.commits) > 1:
+            said.append(f"  one of {len(alarm.commits)} commits, of which only the last can be measured")
+        if alarm.state == "open":
+            said.append(
+                f"  not down to one commit yet: {alarm.answer or 'the search goes on with the next pass'}"
+            )
+        said += [f"  {text}" for text in others(known, alarm)]
+        said.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
+    noted = len(known.shown_alarms) - len(known.open_alarms)
+    skipped = len(known.positions(skipped=True))
+    left = commits_left(known)
+    text = f"{known.watch.name}: {counted(known.line.newest, 'commit')} since {known.line.stops[0].name}"
+    text += f", {known.line.newest - skipped - left} measured"
+    text += f", {skipped} skipped" if skipped else ""
+    text += f", {left} not measured" if left else ""
+    text += f"; {counted(len(known.open_alarms), 'open alarm')}"
+    text += f", {noted} acknowledged" if noted else ""
+    said.append(text)
+    if known.stopped:
+        said.append(f"{known.stopped}: the same command goes on")
+    return said
+
+
+def mail(known: Known, alarm: Alarm) -> str:
+    """The draft of a mail to those who wrote the change."""
+    series = known.series[alarm.leading]
+    place = alarm.commits[-1] if alarm.commits else alarm.bad
+    work = series.work
+    command = ["pgstrata", "bisect", "--repo", "DIR", "--good", f"{place[:10]}~", "--bad", place[:10]]
+    command += ["--workload", work.workload, "--step", series.step]
+    command += ["--scale", work.scale] if work.scale else []
+    command += [word for text in work.sets for word in ("--set", text)]
+    command += ["--by", "instructions"] if series.by == "instructions" else []
+    text = [
+        f"Subject: {title(known, alarm)}",
+        "",
+        f"Commit {place[:10]}, {alarm.subject!r}:" if alarm.subject else f"Commit {place[:10]}:",
+        "",
+        alarm.answer,
+        "",
+        f"    {title(known, alarm)}",
+        *(f"    {line}" for line in others(known, alarm)),
+        "",
+        "Intervals are 95 %. "
+        + (
+            "Instructions of the backend per operation are counted, not timed: more is not slower."
+            if series.by == "instructions"
+            else "Rates were measured in turns with the commit before."
+        ),
+        "",
+        "To reproduce it:",
+        "",
+        f"    {shlex.join(command)}",
+    ]
+    return "\n".join(text) + "\n"
+
+
+def record(known: Known) -> Json:
+    """All of it as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per operation."""
+    return {
+        "watch": known.watch.name,
+        "anchor": known.line.stops[0].id,
+        "newest": known.line.stops[-1].id,
+        "commits": known.line.newest,
+        "left": commits_left(known),
+        "stopped": known.stopped or None,
+        "alarms": [
+            {
+                "title": title(known, alarm),
+                "state": alarm.state,
+                "good": alarm.good,
+                "bad": alarm.bad,
+                "commits": alarm.commits,
+                "subject": alarm.subject,
+                "answer": alarm.answer,
+                "note": known.note_of(alarm) or None,
+                "series": {
+                    name: _span(Outcome(moved.log_ratio, moved.error), known.series[name].by)
+                    for name, moved in alarm.moved.items()
+                    if name in known.series
+                },
+                "page": str(known.watch.folder / "alarms" / alarm.name / "index.html"),
+            }
+            for alarm in known.shown_alarms
+            if alarm.leading in known.series
+        ],
+        "series": {
+            name: [
+                {
+                    "commit": known.line.stops[point.position].id,
+                    "position": point.position,
+                    **_span(Outcome(point.log_ratio, point.error), series.by),
+                }
+                for point in known.points(series)
+            ]
+            for name, series in known.series.items()
+        },
+        "skipped": {c: v.skipped for c, v in known.values.items() if v.skipped},
+    }
+
+
+def _span(outcome: Outcome, by: By) -> Json:
+    change, low, high = interval(outcome, by)
+    return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
+
+
+__all__ = ["lines", "mail", "others", "record", "size", "title"]

@@ -1,0 +1,49 @@
+"""Which commit comes next: the newest, then what is new, then the past from coarse to fine."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.watch.order import next_position
+
+
+def order(newest: int, known: int = 0, widest: int = 1, skipped: frozenset[int] = frozenset()) -> list[int]:
+    measured: set[int] = set()
+    found = []
+    while (position := next_position(newest, measured, skipped, known, widest)) is not None:
+        measured.add(position)
+        found.append(position)
+    return found
+
+
+def test_the_newest_comes_first_then_the_past_is_halved() -> None:
+    assert order(8, known=8) == [8, 4, 6, 2, 7, 5, 3, 1]
+
+
+def test_new_commits_come_before_the_past() -> None:
+    measured = {16}
+    found = []
+    while (position := next_position(20, measured, set(), 16, 1)) is not None:
+        measured.add(position)
+        found.append(position)
+    assert sorted(found[:4]) == [17, 18, 19, 20]
+    assert found[0] == 20
+
+
+def test_the_past_may_be_coarse() -> None:
+    assert order(32, known=32, widest=8) == [32, 16, 24, 8]
+
+
+@given(
+    st.integers(1, 60), st.integers(0, 60), st.integers(1, 70), st.frozensets(st.integers(1, 60), max_size=20)
+)
+def test_every_commit_comes_once_unless_it_is_skipped(
+    newest: int, known: int, widest: int, skipped: frozenset[int]
+) -> None:
+    found = order(newest, known, widest, skipped)
+    assert len(set(found)) == len(found)
+    assert not skipped & set(found)
+    assert all(1 <= position <= newest for position in found)
+    if widest == 1:
+        assert set(found) == set(range(1, newest + 1)) - skipped
