@@ -22,6 +22,8 @@ OLD_TREES = "the table of what old trees need: an edit applies only where its pa
 
 ALLOWED = {
     ("search/bisect/state.py", "state.version != VERSION"): NO_SERVER,
+    ("watch/history.py", "values.version == VERSION"): NO_SERVER,
+    ("watch/history.py", "found.version != VERSION"): NO_SERVER,
     ("campaign/plan/existing.py", "record.server.version != variant.server.version"): (
         "whether what was measured is of the same release"
     ),

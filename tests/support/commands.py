@@ -63,6 +63,18 @@ DELAYED_SETS = (
     *('scripts=["delay.sql"]', "builtin=[]", "modes=simple", "clients=1", "warmup=0", "seconds=1"),
     *("initialise=false", "vacuum=false", "checkpoint=false", "reads_only=true"),
 )
+WATCH = """
+repository = "repo"
+branch = "v2"
+since = "v1"
+data_dir = "data"
+[[series]]
+workload = "pgbench"
+steps = ["delay-simple-c1"]
+by = "rate"
+seconds = 1
+set = {sets}
+"""
 DUMP = """
 CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL);
 INSERT INTO accounts SELECT i, 1000 FROM generate_series(1, 2000) i;
@@ -175,6 +187,7 @@ def _write_files(place: Path, server: str, secret: str) -> None:
     for name, delay in (("quick", 0.002), ("slow", 0.016)):
         (place / f"{name}.conf").write_text(f"test.delay = '{delay}'\n")
     (place / "delay.sql").write_text(DELAYED)
+    (place / "watch.toml").write_text(WATCH.format(sets=json.dumps(DELAYED_SETS)))
     (place / "hosts.txt").write_text("192.0.2.1\n")  # of RFC 5737: no machine has it
     (place / "queries").mkdir()
     (place / "queries/sleep.sql").write_text("select pg_sleep(0.2)\n")
@@ -258,6 +271,13 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
             *("--config", "default", "--results", RESULTS),
         ),
         20.0,
+        measures=True,
+    )
+    yield Command(
+        "watch",
+        ("watch", "watch.toml", "--once", "--results", f"{RESULTS}/watch"),
+        25.0,
+        codes=(0, 1, 3),
         measures=True,
     )
     patched = ("patch", "slow.patch", "--repo", "repo", "--base", "v1", "--workload", "pgbench")
