@@ -31,6 +31,16 @@ def test_new_commits_come_before_the_past() -> None:
     assert found[0] == 20
 
 
+def test_a_change_is_narrowed_down_first_also_in_a_past_that_is_coarse() -> None:
+    measured = {32, 16, 24, 8}
+    found = []
+    while (position := next_position(32, measured, set(), 32, 8, [(16, 24)])) is not None:
+        measured.add(position)
+        found.append(position)
+    assert sorted(found) == [17, 18, 19, 20, 21, 22, 23]
+    assert found[0] == 20
+
+
 def test_the_past_may_be_coarse() -> None:
     assert order(32, known=32, widest=8) == [32, 16, 24, 8]
 

@@ -72,9 +72,12 @@ class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Alarm(msgspec.Struct, forbid_unknown_fields=True):
-    """A change. good, bad: commits between which it lies, `bad` included. leading: the series that is
-    searched. state: `open` until its search ended; `found`, with the commit, or several of which only one can
-    be measured; `unproven` where the search proved no difference."""
+    """A change.
+
+    good, bad: commits between which it lies, `bad` included. leading: the series that is searched, once all
+    commits between them are measured or skipped. state: `open` until its search ended; `found`, with the
+    commit, or several of which only one can be measured; `unproven` where the search proved no difference.
+    """
 
     good: str
     bad: str

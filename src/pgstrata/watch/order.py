@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 
-def next_position(newest: int, measured: Set[int], skipped: Set[int], known: int, widest: int) -> int | None:
+def next_position(
+    newest: int,
+    measured: Set[int],
+    skipped: Set[int],
+    known: int,
+    widest: int,
+    changes: Sequence[tuple[int, int]] = (),
+) -> int | None:
     """Returns the position of the commit to measure next; None when nothing is left.
 
     Positions count from the anchor, 0, which needs no measurement, to `newest`. The newest commit comes
-    first, then what lies between the commits since `known`, the newest one of earlier days, the latest first,
-    then the widest stretch of the past, halved again and again until `widest` commits at most lie between two
-    measured ones. skipped: positions that cannot be measured.
+    first, then the middle of stretches in which a change lies, `changes`, then what is newer than `known`,
+    the newest one of earlier days, the latest first, then the widest stretch of the past, halved again and
+    again until `widest` commits at most lie between two measured ones. skipped: positions that cannot be
+    measured.
     """
     if newest > 0 and newest not in measured | skipped:
         return newest
     places = sorted({0, *(p for p in measured if 0 < p <= newest)})
-    gaps = [
-        (a, b)
-        for a, b in zip(places, [*places[1:], newest + 1], strict=True)
-        if b - a > widest and _inside(a, b, skipped)
-    ]
-    if not gaps:
+    gaps = [(a, b) for a, b in zip(places, [*places[1:], newest + 1], strict=True) if _inside(a, b, skipped)]
+    changed = [gap for gap in gaps if any(first < gap[1] and gap[0] < last for first, last in changes)]
+    wide = [gap for gap in gaps if gap[1] - gap[0] > widest]
+    recent = changed or [gap for gap in wide if gap[1] > known]
+    if not recent and not wide:
         return None
-    recent = [gap for gap in gaps if gap[1] > known]
-    a, b = max(recent) if recent else max(gaps, key=lambda gap: (gap[1] - gap[0], gap[1]))
+    a, b = max(recent) if recent else max(wide, key=lambda gap: (gap[1] - gap[0], gap[1]))
     return min(_inside(a, b, skipped), key=lambda position: (abs(2 * position - a - b), -position))
 
 

@@ -161,6 +161,7 @@ def next_stop(known: Known) -> Stop | None:
         known.positions(skipped=True),
         known.line.places.get(known.alarms.known, 0) if known.alarms.known else known.line.newest,
         known.watch.file.every,
+        [(c.before, c.after) for changes in changes_of(known).values() for c in changes],
     )
     return None if place is None else known.line.stops[place]
 
@@ -238,7 +239,7 @@ def _search_all(
             known.stopped = known.stopped or "the time of this pass is over"
             return
         series = known.series.get(alarm.leading)
-        if series is None:
+        if series is None or _is_due_between(known, alarm):
             continue
         moved = alarm.moved[alarm.leading]
         say(f"alarm: {alarm.leading} moved between {alarm.good[:10]} and {alarm.bad[:10]}")
@@ -255,6 +256,12 @@ def _search_all(
         _note_result(alarm, found)
         write_search(found)
         history.save_alarms(known.alarms)
+
+
+def _is_due_between(known: Known, alarm: Alarm) -> bool:
+    """True while commits between the ends of an alarm are neither measured nor skipped."""
+    first, last = known.line.places[alarm.good], known.line.places[alarm.bad]
+    return not set(range(first + 1, last)) <= known.positions(skipped=False) | known.positions(skipped=True)
 
 
 def _variant_of(known: Known) -> Callable[[str], Variant]:
@@ -288,10 +295,12 @@ def _raise_alarms(known: Known) -> None:
         for change in changes:
             moved = Moved(change.log_ratio, change.error)
             there = next((a for a in known.alarms.alarms if _is_about(a, change, places)), None)
+            good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
             if there is not None:
                 there.moved[name] = moved
+                if name == there.leading and not there.answer:
+                    there.good, there.bad = good, bad
                 continue
-            good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
             at = known.values[bad].at if bad in known.values else ""
             known.alarms.alarms.append(Alarm(good, bad, name, {name: moved}, at))
 
