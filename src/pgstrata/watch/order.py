@@ -19,10 +19,11 @@ def next_position(
     first, then the middle of stretches in which a change lies, `changes`, then what is newer than `known`,
     the newest one of earlier days, the latest first, then the widest stretch of the past, halved again and
     again until `widest` commits at most lie between two measured ones. skipped: positions that cannot be
-    measured.
+    measured, or need not.
     """
-    if newest > 0 and newest not in measured | skipped:
-        return newest
+    latest = next((place for place in range(newest, 0, -1) if place not in skipped), 0)
+    if latest > 0 and latest not in measured:
+        return latest
     places = sorted({0, *(p for p in measured if 0 < p <= newest)})
     gaps = [(a, b) for a, b in zip(places, [*places[1:], newest + 1], strict=True) if _inside(a, b, skipped)]
     changed = [gap for gap in gaps if any(first < gap[1] and gap[0] < last for first, last in changes)]

@@ -25,6 +25,7 @@ from pgstrata.store.lock import ResultsLock
 from pgstrata.watch.detect import Change, Point, find_changes
 from pgstrata.watch.file import Watch
 from pgstrata.watch.history import Alarm, Alarms, CommitValues, History, Moved
+from pgstrata.watch.idle import idle_commits
 from pgstrata.watch.measure import Measuring, Series
 from pgstrata.watch.order import next_position
 
@@ -39,6 +40,8 @@ class Line:
     stops: Sequence[Stop]
     repo: Path
     places: Mapping[str, int] = field(repr=False)
+    idle: frozenset[int] = frozenset()
+    """Positions of commits that change no code of a server."""
 
     @property
     def newest(self) -> int:
@@ -137,7 +140,9 @@ def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
             "name an older commit as `since`, or wait for the next one",
         )
     range_: Range = commits(repo, anchor, newest, variant_of)
-    return Line(range_.stops, repo, {stop.id: place for place, stop in enumerate(range_.stops)})
+    places = {stop.id: place for place, stop in enumerate(range_.stops)}
+    idle = frozenset(places[commit] for commit in idle_commits(repo, anchor, newest) if commit in places)
+    return Line(range_.stops, repo, places, idle)
 
 
 def read(
@@ -158,7 +163,7 @@ def next_stop(known: Known) -> Stop | None:
     place = next_position(
         known.line.newest,
         known.positions(skipped=False),
-        known.positions(skipped=True),
+        known.positions(skipped=True) | known.line.idle,
         known.line.places.get(known.alarms.known, 0) if known.alarms.known else known.line.newest,
         known.watch.file.every,
         [(c.before, c.after) for changes in changes_of(known).values() for c in changes],
@@ -200,8 +205,9 @@ def pass_once(watch: Watch, console: Console, most_seconds: float) -> Known:
 
 
 def commits_left(known: Known) -> int:
-    """Commits that are neither measured nor skipped."""
-    return known.line.newest - len(known.positions(skipped=False)) - len(known.positions(skipped=True))
+    """Commits that are due: neither measured nor skipped, and with code of a server in them."""
+    done = known.positions(skipped=False) | known.positions(skipped=True) | known.line.idle
+    return known.line.newest - len(done)
 
 
 def _left(known: Known) -> str:
@@ -261,7 +267,8 @@ def _search_all(
 def _is_due_between(known: Known, alarm: Alarm) -> bool:
     """True while commits between the ends of an alarm are neither measured nor skipped."""
     first, last = known.line.places[alarm.good], known.line.places[alarm.bad]
-    return not set(range(first + 1, last)) <= known.positions(skipped=False) | known.positions(skipped=True)
+    done = known.positions(skipped=False) | known.positions(skipped=True) | known.line.idle
+    return not set(range(first + 1, last)) <= done
 
 
 def _variant_of(known: Known) -> Callable[[str], Variant]:

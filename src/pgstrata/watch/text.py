@@ -58,7 +58,9 @@ def lines(known: Known) -> list[str]:
     skipped = len(known.positions(skipped=True))
     left = commits_left(known)
     text = f"{known.watch.name}: {counted(known.line.newest, 'commit')} since {known.line.stops[0].name}"
-    text += f", {known.line.newest - skipped - left} measured"
+    idle = len(known.line.idle - known.positions(skipped=False))
+    text += f", {known.line.newest - skipped - left - idle} measured"
+    text += f", {idle} without code of a server" if idle else ""
     text += f", {skipped} skipped" if skipped else ""
     text += f", {left} not measured" if left else ""
     text += f"; {counted(len(known.open_alarms), 'open alarm')}"

@@ -1,0 +1,49 @@
+"""Commits that change no code of a server: documentation, tests, translations, notes.
+
+Their servers are those of the commits before, so they are neither built nor measured, and made no change.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pgstrata.source.git_command import run_git
+
+_IDLE = re.compile(
+    rb"""
+    (?:doc|src/test|src/tools|\.github)/.*   # documentation, tests, tools of developers
+    | (?:[^/]+/)*(?:t|sql|expected|specs)/[^/]*(?<!\.[ch])  # tests beside what they test
+    | .*\.(?:sgml|po|md)                                    # documentation and translations
+    | (?:[^/]+/)*(?:README[^/]*|COPYRIGHT|HISTORY|\.git[^/]*|\.cirrus[^/]*|\.mailmap|\.editorconfig)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Paths of a source tree of PostgreSQL that are in no server and change no build."""
+
+_MARK = b"\x01"
+"""Before the hash of a commit in git's output: no path begins with it."""
+
+
+def changes_no_code(path: bytes) -> bool:
+    """True for a path of a source tree that is in no server."""
+    return _IDLE.fullmatch(path) is not None
+
+
+def idle_commits(repo: Path, anchor: str, newest: str) -> set[str]:
+    """Returns the commits after `anchor`, by first parents, that change no code of a server. Raises
+    ServerError where git cannot tell."""
+    listed = run_git(
+        repo,
+        *("log", "--first-parent", "-m", "--name-only", "--no-renames", "-z", "--format=%x01%H"),
+        *(f"{anchor}..{newest}", "--"),
+    )
+    found = set()
+    for entry in listed.split(_MARK)[1:]:
+        commit, *paths = (part.strip(b"\n") for part in entry.split(b"\0"))
+        if all(changes_no_code(path) for path in paths if path):
+            found.add(commit.decode())
+    return found
+
+
+__all__ = ["changes_no_code", "idle_commits"]
