@@ -8,6 +8,7 @@ CAPABILITIES = (
     "pgstrata.count",
     "pgstrata.search",
     "pgstrata.watch",
+    "pgstrata.bundle",
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",

@@ -204,8 +204,12 @@ def _write_files(place: Path, server: str, secret: str) -> None:
     for name in ("app.sql", "app.csv", "short.csv"):
         (place / name).chmod(0o600)
     make_campaign(place / SEEN, repeats=2, seconds=10)
-    command = [sys.executable, "-m", "pgstrata", "capture", "short.csv", "-o", "app.traffic"]
-    subprocess.run(command, cwd=place, env=environment(), check=True, capture_output=True)
+    for arguments in (
+        ("capture", "short.csv", "-o", "app.traffic"),
+        ("bundle", "--results", SEEN, "-o", "seen.pgstrata"),
+    ):
+        command = [sys.executable, "-m", "pgstrata", *arguments]
+        subprocess.run(command, cwd=place, env=environment(), check=True, capture_output=True)
 
 
 def _write_repository(place: Path, server: Server) -> None:
@@ -319,6 +323,8 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
     )
     long = "select count(*) from range(300000) a, range(300000) b where a.range + b.range = 7"
     yield Command("query", ("query", long, "--results", SEEN), 30.0)
+    yield Command("bundle", ("bundle", "-o", "new.pgstrata", "--results", SEEN), 3.0)
+    yield Command("verify", ("verify", "seen.pgstrata"), 2.0)
     yield Command("runs", ("runs", "--results", SEEN), 1.0)
     yield Command("show", ("show", "1", "--results", SEEN), 1.0, codes=(0, 2))
     yield Command("study show", ("study", "show", "--results", SEEN), 1.0, codes=(0, 1, 2))
