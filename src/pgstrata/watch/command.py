@@ -60,30 +60,29 @@ def watch(
     from pgstrata.errors import UsageError
     from pgstrata.numbers import parse_duration
     from pgstrata.watch.file import read_watch
-    from pgstrata.watch.passing import with_limits
 
     if hours is not None and not 0 < hours <= 24 * 365:
         raise UsageError(f"--hours {hours:g}: above 0, at most 8760")
     pause = parse_duration(every)
     if pause is None or not SHORTEST_PAUSE <= pause <= LONGEST_PAUSE:
         raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
-    asked = with_limits(read_watch(file), results)
+    asked = read_watch(file, results)
     if dry_run:
         _show_due(asked)
         return
     seconds = 3600 * hours if hours is not None else float("inf")
+    said: list[str] = []
     while True:
-        code = _pass(asked, seconds, format)
+        known = _pass(asked, seconds)
+        said = _print(known, format, said)
         if once:
-            raise typer.Exit(code)
+            raise typer.Exit(_exit_code(known))
         _wait(pause)
 
 
-def _pass(asked: Watch, seconds: float, form: TextOrJson) -> int:
+def _pass(asked: Watch, seconds: float) -> Known:
     from pgstrata.cli.ending import Interruption, stopped
-    from pgstrata.cli.output import print_json
     from pgstrata.measure.interrupt import Interrupted
-    from pgstrata.watch import text
     from pgstrata.watch.page import write_watch
     from pgstrata.watch.passing import pass_once
 
@@ -94,13 +93,23 @@ def _pass(asked: Watch, seconds: float, form: TextOrJson) -> int:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     page = write_watch(known)
-    if form is TextOrJson.json:
-        print_json(text.record(known))
-    else:
-        for line in text.lines(known):
-            print(line)
-    print(f"page: {page.resolve()}", file=sys.stderr)
-    return _exit_code(known)
+    if known.measured:
+        print(f"page: {page.resolve()}", file=sys.stderr)
+    return known
+
+
+def _print(known: Known, form: TextOrJson, before: list[str]) -> list[str]:
+    """Prints what is known, unless it is what the pass before has printed; returns its lines."""
+    from pgstrata.cli.output import print_json
+    from pgstrata.watch import text
+
+    lines = text.lines(known)
+    if lines != before:
+        if form is TextOrJson.json:
+            print_json(text.record(known))
+        else:
+            print(*lines, sep="\n", flush=True)
+    return lines
 
 
 def _exit_code(known: Known) -> int:

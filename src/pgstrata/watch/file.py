@@ -152,8 +152,9 @@ class Watch:
     folder: Path
 
 
-def read_watch(path: Path) -> Watch:
-    """Reads and checks the file of a watch. Raises UsageError."""
+def read_watch(path: Path, folder: Path | None = None) -> Watch:
+    """Reads and checks the file of a watch. folder: of its history, where it is not the usual one. Raises
+    UsageError."""
     text = read_text(path, "watch file", missing="docs/guides/watch.md shows one to start from")
     try:
         file = WatchFile.model_validate(parse(text, str(path)), context=OF_FILE)
@@ -166,8 +167,8 @@ def read_watch(path: Path) -> Watch:
             f"{path}: {twice[0]}, step {twice[1]}, by {twice[2]}, is there twice", "name it once"
         )
     name = file.name or path.stem
-    folder = user_path(file.results) if file.results else Path("watch") / slug(name)
-    return Watch(name, file, folder)
+    usual = user_path(file.results) if file.results else Path("watch") / slug(name)
+    return Watch(name, file, folder or usual)
 
 
 __all__ = ["By", "Watch", "WatchFile", "WatchedSteps", "read_watch"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -75,6 +75,10 @@ class Known:
             and bool(values.skipped) == skipped
             and (skipped or self.is_whole(values))
         }
+
+    def settled(self) -> set[int]:
+        """Positions that are not due: measured, skipped, or without code of a server."""
+        return self.positions(skipped=False) | self.positions(skipped=True) | self.line.idle
 
     def is_whole(self, values: CommitValues) -> bool:
         """True if every series has a value of the question that is asked now, or a reason why it has none.
@@ -206,8 +210,7 @@ def pass_once(watch: Watch, console: Console, most_seconds: float) -> Known:
 
 def commits_left(known: Known) -> int:
     """Commits that are due: neither measured nor skipped, and with code of a server in them."""
-    done = known.positions(skipped=False) | known.positions(skipped=True) | known.line.idle
-    return known.line.newest - len(done)
+    return known.line.newest - len(known.settled())
 
 
 def _left(known: Known) -> str:
@@ -267,8 +270,7 @@ def _search_all(
 def _is_due_between(known: Known, alarm: Alarm) -> bool:
     """True while commits between the ends of an alarm are neither measured nor skipped."""
     first, last = known.line.places[alarm.good], known.line.places[alarm.bad]
-    done = known.positions(skipped=False) | known.positions(skipped=True) | known.line.idle
-    return not set(range(first + 1, last)) <= done
+    return not set(range(first + 1, last)) <= known.settled()
 
 
 def _variant_of(known: Known) -> Callable[[str], Variant]:
@@ -340,11 +342,6 @@ def _expire(known: Known, say: Callable[[str], None]) -> None:
             continue  # in use: the next pass looks again
 
 
-def with_limits(watch: Watch, folder: Path | None) -> Watch:
-    """The same watch with another folder of the history, where one is named."""
-    return replace(watch, folder=folder) if folder else watch
-
-
 __all__ = [
     "Known",
     "Line",
@@ -354,5 +351,4 @@ __all__ = [
     "next_stop",
     "pass_once",
     "read",
-    "with_limits",
 ]
