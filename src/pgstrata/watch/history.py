@@ -90,6 +90,11 @@ class Alarm(msgspec.Struct, forbid_unknown_fields=True):
     answer: str = ""
 
     @property
+    def is_worse(self) -> bool:
+        """True if a step needs more instructions or got slower."""
+        return any(moved.log_ratio < 0 for moved in self.moved.values())
+
+    @property
     def name(self) -> str:
         """Name of the folder of its search."""
         return f"{self.good[:10]}-{self.bad[:10]}"

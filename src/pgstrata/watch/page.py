@@ -16,6 +16,7 @@ from pgstrata.report.write import write_page
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import interval
 from pgstrata.watch.detect import Change, Point
+from pgstrata.watch.history import Alarm
 from pgstrata.watch.measure import Series
 from pgstrata.watch.passing import Known, changes_of
 from pgstrata.watch.text import lines, mail, others, size
@@ -30,7 +31,7 @@ def write_watch(known: Known) -> Path:
     folder = known.watch.folder
     changes = changes_of(known)
     parts = [
-        Section("alarms", "Alarms", _alarms(known)),
+        Section("alarms", "Changes", _alarms(known)),
         Section("commits", "The latest commits", _commits(known)),
         Section(
             "series",
@@ -75,20 +76,20 @@ def _alarms(known: Known) -> list[Block]:
             Row(
                 [
                     words(place[:10], alarm.subject),
-                    words(alarm.subject or f"one of the commits after {alarm.good[:10]}"),
-                    words(alarm.leading),
                     Cell(moved.log_ratio, size(moved, known.series[alarm.leading].by), "" if note else mark),
+                    words(alarm.leading),
+                    words(alarm.subject or f"one of the commits after {alarm.good[:10]}"),
                     words("; ".join(others(known, alarm)) or "nothing"),
-                    words(note or {"found": "open", "open": "being searched"}.get(alarm.state, "")),
+                    words(note or _state(alarm)),
                     words(f"alarms/{alarm.name}/index.html"),
                 ]
             )
         )
     columns = [
         Column("commit", "Commit", align="left"),
-        Column("subject", "Subject", align="left"),
-        Column("step", "Step", align="left"),
         Column("change", "Change", align="left"),
+        Column("step", "Step", align="left"),
+        Column("subject", "Subject", align="left"),
         Column("others", "Moved with it", align="left"),
         Column("state", "State", align="left"),
         Column("page", "Search", align="left"),
@@ -97,8 +98,14 @@ def _alarms(known: Known) -> list[Block]:
         f"All steps together have one false alarm in {known.watch.file.false_alarm:,} commits at most. Each "
         "alarm was searched: its commit was measured again against the one before. Intervals are 95 %."
     )
-    blocks.append(Table("alarms", "Changes, the latest first", columns, rows, how))
+    blocks.append(Table("alarms", "The latest first", columns, rows, how))
     return blocks
+
+
+def _state(alarm: Alarm) -> str:
+    if alarm.state == "open":
+        return "being searched"
+    return "open alarm" if alarm.is_worse else "better"
 
 
 # --- commits ----------------------------------------------------------------------------------
@@ -139,7 +146,7 @@ def _cell(point: Point, series: Series) -> Cell:
     change, low, high = interval(Outcome(point.log_ratio, point.error), series.by)
     beyond = abs(point.log_ratio) > max(series.smallest, 2 * point.error)
     mark: Mark = "" if not beyond else "bad" if point.log_ratio < 0 else "good"
-    shade = min(1.0, abs(point.log_ratio) / (10 * series.smallest))
+    shade = None if mark else min(1.0, abs(point.log_ratio) / (10 * series.smallest))
     return Cell(
         100 * change, f"{100 * change:+.2f}", mark, f"{100 * low:+.2f} … {100 * high:+.2f} %", shade=shade
     )

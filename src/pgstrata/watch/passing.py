@@ -116,12 +116,12 @@ class Known:
 
     @property
     def open_alarms(self) -> list[Alarm]:
-        """Alarms on the line that are not acknowledged."""
-        return [a for a in self.shown_alarms if not self.note_of(a)]
+        """Changes for the worse on the line that are not acknowledged."""
+        return [a for a in self.shown_alarms if a.is_worse and not self.note_of(a)]
 
     @property
     def shown_alarms(self) -> list[Alarm]:
-        """Alarms on the line whose change is not disproved, the newest first."""
+        """Changes on the line that are not disproved, the newest first."""
         here = [a for a in self.alarms.alarms if a.bad in self.line.places and a.state != "unproven"]
         return sorted(here, key=lambda alarm: -self.line.places[alarm.bad])
 
@@ -295,6 +295,9 @@ def _note_result(alarm: Alarm, found: SearchResult) -> None:
         alarm.state = "found"
         alarm.commits = [stop.id for stop in stops[group.first : group.last + 1]]
         alarm.subject = stops[group.last].subject
+        # one fact, one number: that of the search, which has measured it against the commit before
+        if outcome := group.against_parent or conclusion.effect:
+            alarm.moved[alarm.leading] = Moved(outcome.log_ratio, outcome.error)
 
 
 def _raise_alarms(known: Known) -> None:
@@ -306,7 +309,8 @@ def _raise_alarms(known: Known) -> None:
             there = next((a for a in known.alarms.alarms if _is_about(a, change, places)), None)
             good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
             if there is not None:
-                there.moved[name] = moved
+                if name != there.leading or there.state != "found":
+                    there.moved[name] = moved
                 if name == there.leading and not there.answer:
                     there.good, there.bad = good, bad
                 continue
@@ -329,7 +333,7 @@ def _is_about(alarm: Alarm, change: Change, places: Mapping[str, int]) -> bool:
 
 def _expire(known: Known, say: Callable[[str], None]) -> None:
     """Removes servers that were built for this watch, but the newest and the ends of open alarms."""
-    stays = {end for a in known.open_alarms if a.state == "open" for end in (a.good, a.bad)}
+    stays = {end for a in known.shown_alarms if a.state == "open" for end in (a.good, a.bad)}
     built = [v for v in known.values.values() if v.built]
     built.sort(key=lambda values: known.line.places[values.commit])
     for values in built[: -known.watch.file.builds]:

@@ -38,12 +38,12 @@ def others(known: Known, alarm: Alarm) -> list[str]:
 
 
 def lines(known: Known) -> list[str]:
-    """What is printed at the end of a pass: the alarms that are not acknowledged, then what is measured."""
+    """What is printed at the end of a pass: changes that are not acknowledged, then what is measured."""
     said = []
-    for alarm in known.open_alarms:
-        if alarm.leading not in known.series:
+    for alarm in known.shown_alarms:
+        if alarm.leading not in known.series or known.note_of(alarm):
             continue
-        said.append(f"ALARM {title(known, alarm)}")
+        said.append(f"{'ALARM' if alarm.is_worse else 'better:'} {title(known, alarm)}")
         if alarm.subject:
             said.append(f"  {alarm.subject}")
         if len(alarm.commits) > 1:
@@ -54,7 +54,7 @@ def lines(known: Known) -> list[str]:
             )
         said += [f"  {text}" for text in others(known, alarm)]
         said.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
-    noted = len(known.shown_alarms) - len(known.open_alarms)
+    noted = sum(1 for alarm in known.shown_alarms if known.note_of(alarm))
     skipped = len(known.positions(skipped=True))
     left = commits_left(known)
     text = f"{known.watch.name}: {counted(known.line.newest, 'commit')} since {known.line.stops[0].name}"

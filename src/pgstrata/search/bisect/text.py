@@ -118,8 +118,10 @@ def sentences(found: SearchResult) -> list[str]:
 
 
 def _beside(state: State) -> list[str]:
-    """What else ran while it was measured."""
+    """What else ran while it was measured. Counted instructions do not depend on it."""
     lines = []
+    if state.question.get("by") == "instructions":
+        return lines
     if again := len(state.disturbed):
         many = f"{again} measurements are" if again > 1 else "1 measurement is"
         made = "they were" if again > 1 else "it was"
