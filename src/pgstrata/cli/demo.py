@@ -54,7 +54,11 @@ def demo(
         results=str(results or RESULTS),
         data_dir=str(data_dir) if data_dir else None,
         workloads=[
-            Workload(name="sysbench", scale="quick", options={"rows": ROWS, "steps": STEPS, "warmup": 1, "cache_seconds": 0.5})
+            Workload(
+                name="sysbench",
+                scale="quick",
+                options={"rows": ROWS, "steps": STEPS, "warmup": 1, "cache_seconds": 0.5},
+            )
         ],
     )
     code = carry_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -97,6 +98,16 @@ def upgrade(
             help="Let dump and log reach other servers, files and programs: as a superuser, with a network.",
         ),
     ] = False,
+    more: Annotated[
+        float | None,
+        typer.Option(
+            "--more", metavar="M", help="Minutes of further rounds, beside those of the same command before."
+        ),
+    ] = None,
+    checklist: Annotated[
+        bool,
+        typer.Option("--checklist", help="Only the checklist: the schema on all versions, nothing replayed."),
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
@@ -134,9 +145,11 @@ def upgrade(
     from pgstrata.measure.interrupt import Interrupted, Interrupts
     from pgstrata.measure.progress import plain_lines
     from pgstrata.store import slug
-    from pgstrata.traffic.upgrade import page as page
+    from pgstrata.traffic.upgrade.decision import decide
+    from pgstrata.traffic.upgrade.page import goes_on, write_pages
     from pgstrata.traffic.upgrade.question import Question, targets_of
-    from pgstrata.traffic.upgrade.tried import carry_out, prepare
+    from pgstrata.traffic.upgrade.text import record, text
+    from pgstrata.traffic.upgrade.tried import carry_out, prepare, rehearsed
 
     targets = targets_of(to)
     question = Question(
@@ -162,6 +175,8 @@ def upgrade(
         timezone=timezone,
         encoding=encoding,
         allow_outside=allow_outside,
+        more=more,
+        checklist_only=checklist,
     )
     console = progress_console()
     try:
@@ -172,18 +187,34 @@ def upgrade(
         if dry_run:
             show_plan(tried.campaign, fresh=False, form=format)
             return
+        with Interrupts(plain_lines(console)) as interrupts:
+            tried = rehearsed(tried, console, interrupts)
         tried = carry_out(tried, console)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    decision = page.decide(tried)
-    html, report = page.write_pages(decision)
+    decision = decide(tried)
+    further = goes_on(decision)
+    again = _again(sys.argv[1:], further) if further is not None else ""
+    html, report = write_pages(decision, again)
     if format is TextOrJson.json:
-        print_json(page.record(decision, html, report))
+        print_json(record(decision, html, report, again))
     else:
-        print(page.text(decision), end="")
+        print(text(decision, again), end="")
     print(f"page: {html.resolve()}", file=sys.stderr)
     raise typer.Exit(decision.exit_code)
+
+
+def _again(arguments: list[str], minutes: float) -> str:
+    """The same command with more rounds."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--more":
+            next(words, None)
+        elif not word.startswith("--more="):
+            kept.append(word)
+    return shlex.join(["pgstrata", *kept, "--more", f"{minutes:g}"])
 
 
 def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:

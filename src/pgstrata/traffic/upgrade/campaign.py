@@ -15,6 +15,8 @@ from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.find.model import Server
 from pgstrata.stats.sequential import FIRST
+from pgstrata.store import Results
+from pgstrata.store.names import RunKey
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import NAME, seconds_of
@@ -128,8 +130,23 @@ def campaign(
     taken = rounds_in_time(question, chosen.options, header, len(found), around)
     if taken.seconds is not None:
         options["seconds"] = taken.seconds
-    study = study.replaced(**taken.keys, workloads=[Workload(name=NAME, options=options)])
+    there = _repeats_there(name, variant_labels, chosen.label, results)
+    keys = {**taken.keys, "repeats": max(1, there)}
+    if question.more is not None and there:
+        # What was measured stays; rounds beside it are one more repeat, which may be looked at again and
+        # again: all of them are judged so then.
+        keys = {"until": "verdict", "max_seconds": question.more * 60, "repeats": there + 1}
+    study = study.replaced(**keys, workloads=[Workload(name=NAME, options=options)])
     return check_study(study, sets=question.sets), taken
+
+
+def _repeats_there(name: str, variants: Sequence[str], workload: str, results: Path) -> int:
+    """How many repeats an earlier command has measured on every version, or on some and failed on others."""
+    store = Results(results)
+    number = 0
+    while all(store.find(RunKey(name, v, workload, number + 1), done=v == variants[0]) for v in variants):
+        number += 1
+    return number
 
 
 def _stack(question: Question, header: Header, results: Path) -> list[str]:
