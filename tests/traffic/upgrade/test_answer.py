@@ -9,6 +9,7 @@ import pytest
 
 from pgstrata.judge.statements import Executions, StatementVerdict
 from pgstrata.stats.verdict import Verdict
+from pgstrata.store.record import Slice
 from pgstrata.traffic.commands.upgrade import _again
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.answer import Evidence, answer
@@ -48,7 +49,7 @@ def test_each_rule_of_the_answer(evidence: dict[str, Any], word: str, reason: st
 
 
 def test_what_is_worse_decides() -> None:
-    everything = {"failing": 1, "unknown": 1, "changes": 1, "slower_light": 1}
+    everything: dict[str, Any] = {"failing": 1, "unknown": 1, "changes": 1, "slower_light": 1}
     words = []
     for name in ("", "failing", "unknown", "changes", "slower_light"):
         everything.pop(name, None)
@@ -122,7 +123,18 @@ def test_what_is_known_all_the_same() -> None:
     assert at_most([statement(0.0, 0.2)]) == "; probably none takes 22 % longer or more"
     assert at_most([statement(0.0, 3.0)]) == ""
     assert at_most([]) == ""
-    assert seconds_of_round([2.0, 4.0], 2) == 2 * (3.0 + 1.5)
+
+
+def test_how_long_a_round_takes_by_the_clock() -> None:
+    def slices(*starts: str | None) -> list[Slice]:
+        return [Slice(pair=n, seconds=3.0, rate=1.0, started=start) for n, start in enumerate(starts, 1)]
+
+    # Two versions of 3 s each; a round begins each 20 s.
+    times = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:20Z", "2026-01-01T00:00:40.5Z")
+    assert seconds_of_round(slices(*times), 2) == (20.25, 6.0)
+    # Where no round says when it began, what stands between them is estimated.
+    assert seconds_of_round(slices(None, None), 2) == (6.0 + 2 * 1.5, 6.0)
+    assert seconds_of_round([], 2) == (3.0, 0.0)
 
 
 def test_the_command_that_goes_on() -> None:

@@ -117,19 +117,19 @@ def upgrade(
     ] = False,
     format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
 ) -> None:
-    """Try an upgrade: your dump and your log on the old version and on new ones, and what is slower there.
+    """Try an upgrade: what fails on the new version, answers otherwise, is to be done, is slower.
 
-    The dump is loaded into every version, the log's sessions are replayed on each in turns, until it is known
-    of every statement that matters whether it is slower, faster or the same, or the time is over. The page
-    says that, with changed plans, new errors, settings with another default, sizes, and what it did not
-    cover. What the log needs: docs/guides/capture.md. Without one, --statements draws statements from
-    what the server has counted of them.
+    First every version gets the definitions of the dump without rows: the checklist. Then the dump is loaded,
+    and the log's sessions are replayed on each in turns, until it is known of every statement that matters
+    whether it is slower, faster or the same, or the time is over. The rules of the answer:
+    docs/guides/upgrade.md; what the log needs: docs/guides/capture.md.
 
-    Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or fails on the new version
-    only; 3 of something that matters it is not known; 2 the question was not valid.
+    Exit codes: 0 go, or go with changes; 1 do not go yet, or something is proven slower; 3 cannot tell;
+    2 the question was not valid.
 
     \b
     Examples:
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --log postgresql.csv --checklist
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log postgresql.csv
       pgstrata upgrade --from 13 --to 17 --to 18 --dump app.dump --log log/ --config postgresql.conf
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log monday.traffic --speed 0 --rounds 12

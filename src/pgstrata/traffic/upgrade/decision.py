@@ -56,14 +56,9 @@ class Measured:
 
     @cached_property
     def round_seconds(self) -> float:
-        """Of one round of all versions together."""
-        slices = [
-            part.seconds
-            for own in self.step.by_variant.values()
-            for one in own.repeats
-            for part in one.record.slices
-        ]
-        return seconds_of_round(slices, len(self.step.by_variant))
+        """Of one round of all versions together, by the clock."""
+        base = self.step.by_variant[self.results.base]
+        return seconds_of_round(base.repeats[-1].record.slices, len(self.step.by_variant))[0]
 
     @property
     def other_load(self) -> float:
