@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pgstrata.server.find.acquire import acquire
-from pgstrata.traffic.upgrade.checklist.pg_upgrade import has_pg_upgrade
+from pgstrata.traffic.upgrade.checklist.pg_upgrade import has_pg_upgrade, pg_upgrade_check
 from support.logs import START, Told, log
 from support.program import Program
 from support.shop import SCHEMA, TRIGGER
+from support.steps import running
 
 Json = dict[str, Any]
 
@@ -184,3 +187,28 @@ def test_a_dump_that_a_new_version_cannot_load_has_a_page(
 def test_pg_upgrade_is_run_only_where_its_programs_are() -> None:
     old, new = acquire("pg:13"), acquire("pg:17")
     assert not has_pg_upgrade(old, new), "the prebuilt servers have got pg_upgrade: test it with them"
+
+
+@pytest.mark.server
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("column", "passes"), [("text", True), ("regprocedure", False)])
+def test_pg_upgrade_says_what_it_refuses(column: str, passes: bool) -> None:
+    """Debian's packages have it; the same version is as good as a newer one for its checks."""
+    there = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_upgrade"))
+    if not there:
+        pytest.skip("no pg_upgrade here: apt-get install postgresql")
+    server = acquire(f"path:{there[-1].parent}")
+    assert has_pg_upgrade(server, server)
+    root = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    root.chmod(0o755)
+    try:
+        with running(server) as old:
+            with old.connect() as connection:
+                connection.execute(f"CREATE TABLE planted (f {column})".encode())
+            old.stop()
+            checked = pg_upgrade_check(old, server, old.config, root, lambda: None)
+        assert checked.passed == passes, checked.output
+        assert ("planted.f" in checked.output) != passes
+        assert list(root.iterdir()) == []
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

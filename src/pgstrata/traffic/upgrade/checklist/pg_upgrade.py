@@ -13,6 +13,7 @@ import msgspec
 from pgstrata.errors import harmless
 from pgstrata.files.disk import remove_tree
 from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.startup import programs_of
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.account import server_account
@@ -56,17 +57,27 @@ def has_pg_upgrade(old: Server, new: Server) -> bool:
 
 
 def pg_upgrade_check(
-    old: Cluster, server: Server, config: Resolved, root: Path, check: Callable[[], None]
+    old: Cluster,
+    server: Server,
+    config: Resolved,
+    root: Path,
+    check: Callable[[], None],
+    *,
+    checksums: bool = False,
 ) -> CheckedUpgrade:
     """Runs it on the data of a stopped cluster and on a new, empty one, as the account of servers.
 
+    checksums: the old cluster has them; the new one gets the same, as a person would make it.
     Raises ServerError where the new cluster cannot be made.
     """
     assert old.server.bin_dir is not None and server.bin_dir is not None
     folder = Path(tempfile.mkdtemp(prefix="checklist-", dir=root))
     folder.chmod(0o755)
     try:
-        with Cluster(server, config, folder / "cluster") as new:
+        programs = programs_of(server)
+        word = "--data-checksums" if checksums else "--no-data-checksums"
+        initdb = [word] if programs.initdb_takes(word) else []
+        with Cluster(server, config, folder / "cluster", initdb=initdb) as new:
             new.create()
             new.data_folder.make_private(folder / "work")
             command = [

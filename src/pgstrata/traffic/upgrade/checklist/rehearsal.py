@@ -103,7 +103,10 @@ def rehearse(
             found[label] = its_answers
             if has_pg_upgrade(old[0], server):
                 say(f"  pg_upgrade --check to {server.version}")
-                checked[label] = pg_upgrade_check(cluster, server, config, root, check)
+                has_checksums = answers.catalogs.get("checksums") == [["on"]]
+                checked[label] = pg_upgrade_check(
+                    cluster, server, config, root, check, checksums=has_checksums
+                )
     return Rehearsal(texts, answers, found, met, checked)
 
 
