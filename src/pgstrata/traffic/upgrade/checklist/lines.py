@@ -31,6 +31,9 @@ STATES: Mapping[State, str] = {
 
 MOST_OBJECTS = 200
 
+MOST_REFUSED = 0.05
+"""Share of the definitions that both servers may refuse before the checklist says too little."""
+
 REFUSED_STATEMENTS = "refused-statements"
 
 _OF_EFFECT: Mapping[str, State] = {
@@ -152,7 +155,7 @@ def _refused(m: Material) -> Iterator[Line]:
     statements = [
         f"{m.names[number]}: {error}"
         for number, error in new.statements.items()
-        if error and old.statements.get(number) == ""
+        if error and (old.statements.get(number) == "" or number in set(new.syntax) - set(old.syntax))
     ]
     if statements:
         yield _line(
@@ -173,7 +176,7 @@ def _unknown(m: Material) -> Iterator[Line]:
     if both:
         yield _line(
             "refused-by-both",
-            "look",
+            "unknown" if len(both) > MOST_REFUSED * len(m.rehearsal.texts) else "look",
             "Definitions that both servers refuse here: what needs them was not checked",
             "Mostly a role or an extension that is missing here; load the dump of roles, too (pg_dumpall -g)",
             both,

@@ -41,6 +41,11 @@ MOST_STATEMENTS = 5_000
 MOST_OBJECTS = 1_000
 """That one question about the catalogs names."""
 
+SYNTAX_ERROR = "42601"
+
+_OF_THE_SERVER = ("53", "57P", "58", "XX")
+"""How codes begin of errors that say nothing of a statement: no space, a shutdown, a defect."""
+
 STATEMENT_SECONDS = 30
 """`statement_timeout` of a definition: of a script it may be anything."""
 
@@ -56,6 +61,8 @@ class Answers(msgspec.Struct, frozen=True):
     functions: dict[str, str]
     #: By its number in the captured file, of every statement.
     statements: dict[int, str]
+    #: Numbers of the statements whose error is one of syntax: they got no further.
+    syntax: list[int]
     #: By the name of a question, the rows of its answer.
     catalogs: dict[str, list[list[str | None]]]
     #: Questions that the server could not answer, and why.
@@ -155,7 +162,7 @@ class _Asked:
         folder = Path(tempfile.mkdtemp(prefix="checklist-", dir=self._root))
         folder.chmod(0o755)
         try:
-            with Cluster(server, config, folder / "cluster") as cluster:
+            with _said_plainly(server), Cluster(server, config, folder / "cluster") as cluster:
                 cluster.create()
                 cluster.start()
                 with cluster.connect() as admin:
@@ -171,7 +178,7 @@ class _Asked:
                                 superuser.execute(statement.encode())
                     _prepare_session(connection)
                     functions = self._functions(connection)
-                    statements = self._parsed(connection)
+                    statements, syntax = self._parsed(connection)
                 with cluster.connect(DATABASE) as superuser:
                     catalogs, unanswered = _ask(
                         superuser, {k: q for k, q in QUESTIONS.items() if k not in _OF_SESSIONS}
@@ -184,6 +191,7 @@ class _Asked:
                         refused,
                         functions,
                         statements,
+                        syntax,
                         catalogs,
                         unanswered,
                     ),
@@ -210,8 +218,8 @@ class _Asked:
                     try:
                         connection.execute(one.text.encode())
                     except psycopg.Error as error:
-                        if connection.closed:
-                            said = f"PostgreSQL {cluster.server.version} ended the session"
+                        if connection.closed or (error.sqlstate or "").startswith(_OF_THE_SERVER):
+                            said = f"PostgreSQL {cluster.server.version} cannot define the schema"
                             raise ServerError(
                                 f"{said}: {server_said(error)}", f"at: {texts[number]}"
                             ) from error
@@ -232,15 +240,24 @@ class _Asked:
                 said[name] = server_said(error)
         return said
 
-    def _parsed(self, connection: psycopg.Connection[Any]) -> dict[int, str]:
-        """What the parser says of each statement of the log, with the schema but without executing it."""
+    def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
+        """What the parser says of each statement of the log, with the schema but without executing it, and
+        the numbers of those that have wrong syntax."""
         said: dict[int, str] = {}
+        syntax: list[int] = []
         for number, text in self._statements.items():
             self._check()
             result = connection.pgconn.prepare(b"", text.encode("utf-8", "replace").replace(b"\0", b""))
             failed = result.status not in (psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK)
             said[number] = server_said(result.error_message.decode(errors="replace")) if failed else ""
-        return said
+            state = (
+                (result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode() if failed else ""
+            )
+            if state == SYNTAX_ERROR:
+                syntax.append(number)
+            elif connection.pgconn.status != psycopg.pq.ConnStatus.OK or state.startswith(_OF_THE_SERVER):
+                raise ServerError(f"PostgreSQL does not answer: {said[number]}")
+        return said, syntax
 
     def met(self, cluster: Cluster, changes: Sequence[Change]) -> tuple[dict[str, list[str]], dict[str, str]]:
         """The objects that meet each change, and the changes of which the server cannot be asked."""
@@ -257,6 +274,15 @@ class _Asked:
                 if failed:
                     unanswered[change.id] = next(iter(failed.values()))
         return found, unanswered
+
+
+@contextlib.contextmanager
+def _said_plainly(server: Server) -> Iterator[None]:
+    """Raises ServerError where a server fails at what every server takes, as without space."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise ServerError(f"PostgreSQL {server.version} does not serve: {server_said(error)}") from error
 
 
 def _prepare_session(connection: psycopg.Connection[Any]) -> None:
