@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import Slice
 from pgstrata.traffic.commands.upgrade import _again
 from pgstrata.traffic.replay.judged import Judged
-from pgstrata.traffic.upgrade.answer import Evidence, answer
+from pgstrata.traffic.upgrade.answer import Answer, Evidence, answer
+from pgstrata.traffic.upgrade.decision import Decision
 from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_round, settling, undecided
 
 
@@ -141,3 +144,22 @@ def test_the_command_that_goes_on() -> None:
     words = ["upgrade", "--from", "13", "--dump", "my dump.sql", "--more", "5", "--rounds", "4"]
     assert _again(words, 25) == "pgstrata upgrade --from 13 --dump 'my dump.sql' --rounds 4 --more 25"
     assert _again(["upgrade", "--more=5", "--log", "x"], 18.5) == "pgstrata upgrade --log x --more 18.5"
+
+
+def test_the_exit_code_follows_the_answer() -> None:
+    def code(word: str, *, failed: bool = False, slower: bool = False) -> int:
+        tried: Any = SimpleNamespace(failed={"18": "no space"} if failed else {}, labels=["13", "17"])
+        slow = replace(statement(0, 0.1), verdict=replace(statement(-0.5, 0.1).verdict, word="slower"))
+        measured: Any = SimpleNamespace(judged={"17": judged(*([slow] if slower else []))})
+        answers: Any = {"17": Answer(word, ())}  # type: ignore[arg-type]
+        return Decision(tried, measured, {}, answers, {}).exit_code
+
+    assert [code(word) for word in ("go", "go with these changes", "cannot tell", "do not go yet")] == [
+        0,
+        0,
+        3,
+        1,
+    ]
+    # A statement with little time that is slower is a change to look at, and still fails a job of CI.
+    assert code("go with these changes", slower=True) == 1
+    assert code("go", failed=True) == 1

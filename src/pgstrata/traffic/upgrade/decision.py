@@ -20,7 +20,8 @@ from pgstrata.traffic.replay.judged import Judged, judged, replays_of
 from pgstrata.traffic.replay.steps import database_of
 from pgstrata.traffic.upgrade.answer import Answer, Evidence, answer
 from pgstrata.traffic.upgrade.checklist.changes import crossed
-from pgstrata.traffic.upgrade.checklist.lines import REFUSED_STATEMENTS, Line, Material, lines
+from pgstrata.traffic.upgrade.checklist.lines import lines
+from pgstrata.traffic.upgrade.checklist.model import REFUSED_STATEMENTS, Line, Material
 from pgstrata.traffic.upgrade.checklist.rehearsal import first_of_each
 from pgstrata.traffic.upgrade.differing import DifferingRows, differing_rows
 from pgstrata.traffic.upgrade.settle import Settling, seconds_of_round, settling, undecided

@@ -15,9 +15,10 @@ from pgstrata.store.record import Sizes
 from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
-from pgstrata.traffic.upgrade.checklist.lines import STATES, Line
+from pgstrata.traffic.upgrade.checklist.model import STATES, Line
 from pgstrata.traffic.upgrade.decision import Decision, Measured
-from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, lede, settle_lines, shortened, title, version_of
+from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, lede, settle_lines, title, version_of
+from pgstrata.traffic.upgrade.sections import shortened
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.find.acquire import acquire
-from pgstrata.traffic.upgrade.checklist.changes import EVERY, Change, Code, changes, crossed
+from pgstrata.traffic.upgrade.checklist.changes import EVERY, Change, Code, beyond_table, changes, crossed
 from support.shop import SCHEMA, TRIGGER
 from support.steps import running
 
@@ -61,6 +61,8 @@ def test_versions_that_an_upgrade_crosses() -> None:
     assert {one.since for one in crossed(90624, 100023)} == {EVERY, "10"}
     assert {one.since for one in crossed(180006, 190000)} == {EVERY, "19"}
     assert {one.since for one in crossed(170001, 170011)} == {EVERY}
+    # Of a version that is not in it the table says so.
+    assert beyond_table(190002) == "" and beyond_table(200000) == "19"
 
 
 @pytest.mark.parametrize(

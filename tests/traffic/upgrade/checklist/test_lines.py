@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_a_dump_that_meets_much(place: Path, pgstrata: Program, question: tuple[
     assert objects("logical-replication", "before") == ["CREATE PUBLICATION feed FOR TABLE public.t"]
     assert objects("extensions-update", "after") == ["hstore 1.7 → 1.8"]
     assert lines["extensions-update"]["act"] == 'ALTER EXTENSION "hstore" UPDATE;'
-    assert "public.lacking" in objects("refused-by-both", "look")[0]
+    assert "public.lacking" in objects("refused-by-both", "unknown")[0]
     assert {"clientcert", "postmaster-link"} <= {id for id, line in lines.items() if line["state"] == "hand"}
     # Of 14 and later, but not of versions that this upgrade does not cross.
     assert not {"abstime", "hash-indexes", "checksums", "md5-deprecated"} & lines.keys()
@@ -212,3 +213,25 @@ def test_pg_upgrade_says_what_it_refuses(column: str, passes: bool) -> None:
         assert list(root.iterdir()) == []
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.server
+@pytest.mark.timeout(600)
+def test_checksums_and_statistics_of_18(place: Path, pgstrata: Program) -> None:
+    words = ("upgrade", "--from", "15", "--to", "18", "--dump", "dump.sql", "--log", "log.csv", "--checklist")
+    dump = HEAD.format(version="15.3") + "CREATE TABLE public.t (id int PRIMARY KEY, name text);\n"
+    code, answer = told(place, pgstrata, dump, ("SELECT wal_write FROM pg_stat_wal",), *words)
+    assert code == 1
+    lines = {line["id"]: line for line in answer["to"][0]["checklist"]}
+    assert lines["checksums"]["state"] == "before"
+    (said,) = lines["checksums"]["objects"]
+    assert re.fullmatch(r"initdb of 15\.[0-9]+: off, of 18\.[0-9]+: on", said)
+    assert "--missing-stats-only" in lines["analyze"]["act"]
+    assert lines["stat-wal-columns"]["objects"] == ["statement SELECT wal_write FROM pg_stat_wal"]
+    assert lines["io-workers"]["state"] == "note"
+    # A dump of a newer version than the old server is no dump of it.
+    newer = HEAD.format(version="15.3") + "CREATE TABLE t (id int, b int GENERATED ALWAYS AS (id) VIRTUAL);\n"
+    _, answer = told(place, pgstrata, newer, ("SELECT 1",), *words)
+    lines = {line["id"]: line for line in answer["to"][0]["checklist"]}
+    assert lines["refused-by-old"]["state"] == "unknown"
+    assert "1 line of the checklist has no answer" in answer["to"][0]["said"]

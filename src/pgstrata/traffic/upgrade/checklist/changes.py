@@ -109,6 +109,12 @@ def crossed(old: int, new: int) -> list[Change]:
     ]
 
 
+def beyond_table(new: int) -> str:
+    """Returns the newest version that the table knows, where a server is newer; else an empty text."""
+    newest = max((change.since for change in changes() if change.since != EVERY), key=version_number)
+    return newest if major_of(new) > major_of(version_number(newest)) else ""
+
+
 class Code:
     """A statement as patterns see it: without comments, white space as one space, bodies of functions as
     statements of their own."""
@@ -181,4 +187,4 @@ AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_
 """
 """Columns of some types, by way of domains, arrays, ranges and composite types, as pg_upgrade does."""
 
-__all__ = ["EVERY", "Change", "Code", "Effect", "changes", "crossed", "table_digest"]
+__all__ = ["EVERY", "Change", "Code", "Effect", "beyond_table", "changes", "crossed", "table_digest"]

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-import msgspec
-
-from pgstrata import numbers
 from pgstrata.report.sections.settings import PLACES
 from pgstrata.server.config.settings import Setting, with_unit
 from pgstrata.sql_tokens import tokens
-from pgstrata.traffic.upgrade.checklist.changes import Change, Code
-from pgstrata.traffic.upgrade.checklist.rehearsal import Answers, Rehearsal
-
-State = Literal["fails", "before", "after", "look", "note", "unknown", "hand"]
-
-STATES: Mapping[State, str] = {
-    "fails": "fails",
-    "before": "before the upgrade",
-    "after": "after the upgrade",
-    "look": "to look at",
-    "unknown": "not known",
-    "note": "to know",
-    "hand": "not visible from here",
-}
-"""In the order in which a reader wants them, with what they are called."""
-
-MOST_OBJECTS = 200
+from pgstrata.traffic.upgrade.checklist.beside import lines_beside
+from pgstrata.traffic.upgrade.checklist.changes import Change, Code, beyond_table
+from pgstrata.traffic.upgrade.checklist.model import REFUSED_STATEMENTS, STATES, Line, Material, State, line
+from pgstrata.traffic.upgrade.checklist.rehearsal import Answers
 
 MOST_REFUSED = 0.05
 """Share of the definitions that both servers may refuse before the checklist says too little."""
-
-REFUSED_STATEMENTS = "refused-statements"
 
 _OF_EFFECT: Mapping[str, State] = {
     "refused": "before",
@@ -48,58 +28,6 @@ _ANALYZED = frozenset(("select", "insert", "update", "delete", "merge", "with", 
 """How statements begin that the parser looks up names and types of."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line of the checklist.
-
-    objects: where it is met, the first of `count`; act: SQL, a command, or what to do; source: where it is
-    documented, empty where a server said it.
-    """
-
-    id: str
-    state: State
-    title: str
-    act: str
-    objects: list[str] = []
-    count: int = 0
-    source: str = ""
-
-    @property
-    def must(self) -> bool:
-        """Whether something has to be done for it."""
-        return self.state in ("before", "after")
-
-
-@dataclass(frozen=True)
-class Material:
-    """What the lines of one new version are made of.
-
-    definitions: statements of the dumps, as they stand in the files; statements: of the log, by number;
-    names: how these are called; settings: of the user's config files, name and value; left_out: what was not
-    defined because it reaches outside; database_bytes, old_bytes: of the loaded database on the new and the
-    old version, and analyze_seconds: of ANALYZE on the new one, where they were measured.
-    """
-
-    rehearsal: Rehearsal
-    label: str
-    changes: Sequence[Change]
-    definitions: Sequence[str]
-    statements: Mapping[int, str]
-    names: Mapping[int, str]
-    settings: Sequence[tuple[str, str]]
-    left_out: Sequence[str] = ()
-    database_bytes: int | None = None
-    old_bytes: int | None = None
-    analyze_seconds: float | None = None
-
-    @property
-    def old(self) -> Answers:
-        return self.rehearsal.old
-
-    @property
-    def new(self) -> Answers:
-        return self.rehearsal.new[self.label]
-
-
 def lines(material: Material) -> list[Line]:
     """Returns the checklist of one new version, in the order of `STATES`."""
     found = [
@@ -108,19 +36,11 @@ def lines(material: Material) -> list[Line]:
         *_of_changes(material),
         *_removed_settings(material),
         *_reserved(material),
-        *_extensions(material),
-        *_collations(material),
-        *_replication(material),
-        *_rights(material),
-        *_work(material),
+        *lines_beside(material),
         *_unknown(material),
     ]
     order = list(STATES)
-    return sorted(found, key=lambda line: order.index(line.state))
-
-
-def _line(id: str, state: State, title: str, act: str, objects: Sequence[str] = (), source: str = "") -> Line:
-    return Line(id, state, title, act, list(objects[:MOST_OBJECTS]), len(objects), source)
+    return sorted(found, key=lambda one: order.index(one.state))
 
 
 # --- what a server said -----------------------------------------------------------------------
@@ -134,7 +54,7 @@ def _refused(m: Material) -> Iterator[Line]:
         if number not in old.definitions
     ]
     if definitions:
-        yield _line(
+        yield line(
             "refused-definitions",
             "fails",
             f"{new.version} refuses definitions of the dump that {old.version} takes",
@@ -145,7 +65,7 @@ def _refused(m: Material) -> Iterator[Line]:
         f"{name}: {error}" for name, error in new.functions.items() if error and old.functions.get(name) == ""
     ]
     if functions:
-        yield _line(
+        yield line(
             "refused-functions",
             "fails",
             f"{new.version} refuses bodies of functions that {old.version} takes",
@@ -158,7 +78,7 @@ def _refused(m: Material) -> Iterator[Line]:
         if error and (old.statements.get(number) == "" or number in set(new.syntax) - set(old.syntax))
     ]
     if statements:
-        yield _line(
+        yield line(
             REFUSED_STATEMENTS,
             "fails",
             f"{new.version} refuses statements of the log that {old.version} takes",
@@ -174,17 +94,37 @@ def _unknown(m: Material) -> Iterator[Line]:
         if number in m.old.definitions
     ]
     if both:
-        yield _line(
+        yield line(
             "refused-by-both",
             "unknown" if len(both) > MOST_REFUSED * len(m.rehearsal.texts) else "look",
             "Definitions that both servers refuse here: what needs them was not checked",
             "Mostly a role or an extension that is missing here; load the dump of roles, too (pg_dumpall -g)",
             both,
         )
+    of_old = [
+        f"{m.rehearsal.texts[number]}: {error}"
+        for number, error in m.old.definitions.items()
+        if number not in m.new.definitions
+    ]
+    if of_old:
+        yield line(
+            "refused-by-old",
+            "unknown" if len(of_old) > MOST_REFUSED * len(m.rehearsal.texts) else "look",
+            f"Definitions that {m.old.version} refuses and {m.new.version} takes: a dump of a newer version?",
+            f"Dump the database that runs {m.old.version}",
+            of_old,
+        )
+    if newest := beyond_table(m.new.version_num):
+        yield line(
+            "beyond-table",
+            "unknown",
+            f"{m.new.version} is newer than the table of changes, which ends with {newest}",
+            "Read the release notes of what is newer; a newer pgstrata may know it",
+        )
     ids = {change.id: change for change in m.changes}
     unanswered = [f"{ids[name].title}: {why}" for name, why in m.old.unanswered.items() if name in ids]
     if unanswered:
-        yield _line(
+        yield line(
             "unanswered",
             "unknown",
             f"{m.old.version} did not answer whether these are met",
@@ -196,7 +136,7 @@ def _unknown(m: Material) -> Iterator[Line]:
 def _pg_upgrade(m: Material) -> Iterator[Line]:
     checked = m.rehearsal.checked.get(m.label)
     if checked is None:
-        yield _line(
+        yield line(
             "pg-upgrade-check",
             "note",
             "pg_upgrade --check was not run: its programs are not in both installations. The catalogs were "
@@ -204,9 +144,9 @@ def _pg_upgrade(m: Material) -> Iterator[Line]:
             "pg_upgrade --check -b OLD/bin -B NEW/bin -d OLD/data -D NEW/data on the day before",
         )
     elif checked.passed:
-        yield _line("pg-upgrade-check", "note", "pg_upgrade --check found nothing", checked.command)
+        yield line("pg-upgrade-check", "note", "pg_upgrade --check found nothing", checked.command)
     else:
-        yield _line(
+        yield line(
             "pg-upgrade-check",
             "before",
             "pg_upgrade --check refuses this schema",
@@ -231,7 +171,7 @@ def _of_changes(m: Material) -> Iterator[Line]:
         elif change.effect == "default":
             yield from _default(m, change)
         elif change.by_hand:
-            yield _line(change.id, "hand", change.title, change.act, (), change.source)
+            yield line(change.id, "hand", change.title, change.act, (), change.source)
         else:
             objects = [*m.rehearsal.met.get(change.id, ())]
             if change.both and not any(change.meets(code) for _, code in definitions):
@@ -258,7 +198,7 @@ def _met(change: Change, objects: Sequence[str]) -> Line:
     if "{object}" in act:
         names = [name for name in objects if not name.startswith(("in ", "statement ", "config "))]
         act = act.replace("{object}", names[0] if len(names) == 1 else "…")
-    return _line(change.id, state, change.title, act, objects, change.source)
+    return line(change.id, state, change.title, act, objects, change.source)
 
 
 def _fails_for_sure(change: Change) -> bool:
@@ -298,7 +238,7 @@ def _checksums(m: Material, change: Change) -> Iterator[Line]:
     old, new = (_one(answers, "checksums") for answers in (m.old, m.new))
     if old == "off" and new == "on":
         said = f"initdb of {m.old.version}: off, of {m.new.version}: on"
-        yield _line(change.id, "before", change.title, change.act, [said], change.source)
+        yield line(change.id, "before", change.title, change.act, [said], change.source)
 
 
 def _default(m: Material, change: Change) -> Iterator[Line]:
@@ -311,7 +251,7 @@ def _default(m: Material, change: Change) -> Iterator[Line]:
     ]
     only_new = [f"{name}: {new[name]}" for name in change.settings if name in new and name not in old]
     if differing or only_new:
-        yield _line(change.id, "note", change.title, change.act, [*differing, *only_new], change.source)
+        yield line(change.id, "note", change.title, change.act, [*differing, *only_new], change.source)
 
 
 def _defaults(answers: Answers) -> dict[str, str]:
@@ -344,7 +284,7 @@ def _removed_settings(m: Material) -> Iterator[Line]:
         if name in old and name not in new and name not in told and not PLACES.match(name)
     ]
     if gone:
-        yield _line(
+        yield line(
             "settings-gone",
             "before",
             f"{m.new.version} does not know settings that are set: it does not start with them",
@@ -358,7 +298,7 @@ def _reserved(m: Material) -> Iterator[Line]:
     words = new - old
     names = [f"{row[0]} ({row[1]})" for row in m.old.catalogs.get("names", ()) if row[0] in words]
     if names:
-        yield _line(
+        yield line(
             "reserved-words",
             "look",
             f"Names that are reserved words of {m.new.version}: statements have to quote them",
@@ -367,171 +307,4 @@ def _reserved(m: Material) -> Iterator[Line]:
         )
 
 
-# --- extensions, collations, replication, rights ----------------------------------------------
-
-
-def _extensions(m: Material) -> Iterator[Line]:
-    installed = {str(row[0]): str(row[1]) for row in m.old.catalogs.get("extensions", ())}
-    there = {str(row[0]): str(row[1]) for row in m.new.catalogs.get("available", ())}
-    missing = [f"{name} {release}" for name, release in installed.items() if name not in there]
-    if missing:
-        yield _line(
-            "extensions-missing",
-            "fails",
-            f"{m.new.version} lacks extensions that the database has",
-            "Install them for the new release first",
-            missing,
-        )
-    newer = {name: release for name, release in installed.items() if there.get(name, release) != release}
-    if newer:
-        yield _line(
-            "extensions-update",
-            "after",
-            "Extensions that pg_upgrade leaves at their old version (a restored dump has the new one)",
-            " ".join(f'ALTER EXTENSION "{name}" UPDATE;' for name in newer),
-            [f"{name} {release} → {there[name]}" for name, release in newer.items()],
-            "pg_upgrade: Usage, post-upgrade processing",
-        )
-    same = [f"{name} {release}" for name, release in installed.items() if there.get(name) == release]
-    if same:
-        yield _line(
-            "extensions-same", "note", "Extensions with the same version on both sides", "Nothing", same
-        )
-
-
-REINDEX_QUESTION = (
-    "On both machines: SELECT datname, datcollate, datcollversion, pg_database_collation_actual_version(oid) "
-    "FROM pg_database; (before 15: ldd --version). Where they differ: REINDEX DATABASE CONCURRENTLY …; then "
-    "ALTER DATABASE … REFRESH COLLATION VERSION;"
-)
-
-
-def _collations(m: Material) -> Iterator[Line]:
-    indexes = [f"{row[0]} (collation {row[1]})" for row in m.old.catalogs.get("text indexes", ())]
-    if indexes:
-        yield _line(
-            "text-indexes",
-            "look",
-            "Indexes on text: wrong answers and double keys where the new machine has another C library "
-            "(glibc 2.28 changed the order of texts) or ICU, unless the database is C or they are rebuilt",
-            REINDEX_QUESTION,
-            indexes,
-            "Localization, Collation Support",
-        )
-    partitions = [str(row[0]) for row in m.old.catalogs.get("text partitions", ())]
-    if partitions:
-        yield _line(
-            "text-partitions",
-            "look",
-            "Tables partitioned by ranges of text: with another order rows are in the wrong partition",
-            "With another C library or ICU: dump and load them",
-            partitions,
-        )
-    old, new = ({str(r[0]): r[3] for r in one.catalogs.get("collations", ())} for one in (m.old, m.new))
-    differing = [
-        f"{name}: {had} → {new[name]}"
-        for name, had in old.items()
-        if had and new.get(name) and new[name] != had
-    ]
-    if differing:
-        yield _line(
-            "collation-versions",
-            "after",
-            "Collations whose version differs between the two installations that were tried",
-            "REINDEX what uses them; ALTER COLLATION … REFRESH VERSION;",
-            differing,
-        )
-
-
-def _replication(m: Material) -> Iterator[Line]:
-    made = [
-        text for text in m.definitions if re.match(r"\s*CREATE\s+(?:PUBLICATION|SUBSCRIPTION)\s", text, re.I)
-    ]
-    without_secrets = [re.split(r"\bCONNECTION\b", " ".join(text.split()))[0].strip() for text in made]
-    if made:
-        yield _line(
-            "logical-replication",
-            "before",
-            "Publications and subscriptions: none of them is in the test cluster, and slots are in no dump",
-            "SELECT slot_name, plugin, active FROM pg_replication_slots; — pg_upgrade keeps slots "
-            "and subscriptions from 17 on; before, ALTER SUBSCRIPTION … DISABLE, and make slots anew",
-            without_secrets,
-            "pg_upgrade: Usage, prepare for publisher upgrades",
-        )
-    else:
-        yield _line(
-            "slots",
-            "hand",
-            "Replication slots and standbys are in no dump",
-            "SELECT slot_name, active FROM pg_replication_slots; SELECT * FROM pg_stat_replication; "
-            "— standbys are made anew or by rsync",
-        )
-
-
-def _rights(m: Material) -> Iterator[Line]:
-    tables = [str(row[0]) for row in m.old.catalogs.get("row security", ())]
-    if tables:
-        yield _line(
-            "row-security",
-            "look",
-            "Tables with row-level security: the replay passed by their policies, as pg_dump must",
-            "pg_dump as a role with BYPASSRLS; try the policies with the roles of the application",
-            tables,
-        )
-    rights = [
-        text
-        for text in m.definitions
-        if re.match(r"\s*(?:GRANT|REVOKE|ALTER\s+DEFAULT\s+PRIVILEGES)\s", text, re.I)
-    ]
-    owners = {
-        found[1]
-        for text in m.definitions
-        if (found := re.search(r"\bOWNER\s+TO\s+(\S+?);?\s*\Z", text, re.I)) is not None
-    }
-    if rights or owners:
-        yield _line(
-            "rights",
-            "look",
-            f"Owners and rights are not in the test cluster ({numbers.counted(len(owners), 'owner')}, "
-            f"{len(rights)} GRANT or REVOKE): the replay does not try them",
-            "pg_dumpall --globals-only for the roles; log in as each role of the application afterwards",
-            sorted(owners),
-        )
-    if m.left_out:
-        yield _line(
-            "left-out",
-            "look",
-            "Left out of the test cluster because it reaches outside: not checked",
-            "Try it by hand on the new version",
-            m.left_out,
-        )
-
-
-def _work(m: Material) -> Iterator[Line]:
-    keeps = any(change.id == "checksums" for change in m.changes)  # of 18, as is keeping statistics
-    took = (
-        f"took {numbers.duration(m.analyze_seconds)} here"
-        if m.analyze_seconds is not None
-        else "was not timed here"
-    )
-    yield _line(
-        "analyze",
-        "after",
-        f"ANALYZE of all tables {took}: without statistics plans are bad",
-        "vacuumdb --all --analyze-in-stages --missing-stats-only; vacuumdb --all --analyze-only"
-        if keeps
-        else "vacuumdb --all --analyze-in-stages",
-        ["pg_upgrade keeps statistics from 18 on, extended ones not before 19"] if keeps else [],
-        "pg_upgrade: Usage, statistics",
-    )
-    if m.database_bytes is not None:
-        was = f" ({numbers.size(m.old_bytes)} on {m.old.version})" if m.old_bytes is not None else ""
-        yield _line(
-            "sizes",
-            "note",
-            f"The database takes {numbers.size(m.database_bytes)} on {m.new.version}{was}, freshly loaded",
-            "pg_upgrade --copy needs as much free as the old cluster has; --link and --clone do not",
-        )
-
-
-__all__ = ["REFUSED_STATEMENTS", "STATES", "Line", "Material", "State", "lines"]
+__all__ = ["lines"]
