@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from pgstrata.traffic.commands.upgrade import _again
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.answer import Answer, Evidence, answer
 from pgstrata.traffic.upgrade.decision import Decision
+from pgstrata.traffic.upgrade.page import by_line
 from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_round, settling, undecided
 
 
@@ -144,6 +146,11 @@ def test_the_command_that_goes_on() -> None:
     words = ["upgrade", "--from", "13", "--dump", "my dump.sql", "--more", "5", "--rounds", "4"]
     assert _again(words, 25) == "pgstrata upgrade --from 13 --dump 'my dump.sql' --rounds 4 --more 25"
     assert _again(["upgrade", "--more=5", "--log", "x"], 18.5) == "pgstrata upgrade --log x --more 18.5"
+    # On the page each option has its line, as a shell reads it; within quotes nothing may be broken.
+    lines = by_line("pgstrata upgrade --log x --more 18")
+    assert lines.split("\n") == ["pgstrata upgrade \\", "    --log x \\", "    --more 18"]
+    assert shlex.split(lines.replace("\\\n", "")) == ["pgstrata", "upgrade", "--log", "x", "--more", "18"]
+    assert by_line("pgstrata upgrade --dump 'my --dump'") == "pgstrata upgrade --dump 'my --dump'"
 
 
 def test_the_exit_code_follows_the_answer() -> None:

@@ -217,7 +217,7 @@ def _evidence(
     own = measured.judged[label]
     slower = own.of("slower")
     weighty = [one for one in slower if one.share >= WEIGHTY]
-    open_ = undecided(own)
+    open_ = [one for one in undecided(own) if text_of(one.name) not in failing]
     whole = measured.whole.get(label)
     return Evidence(
         **common,  # type: ignore[arg-type]

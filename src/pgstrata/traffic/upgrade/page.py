@@ -21,6 +21,7 @@ from pgstrata.page.charts import color
 from pgstrata.page.results import anchor
 from pgstrata.report.export_html import Switch
 from pgstrata.report.write import write_page, write_report_of
+from pgstrata.store.record import OTHER_LOAD
 from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
@@ -113,7 +114,8 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
     yield Findings("", found)
     if to_settle := [*settle_lines(decision)]:
         yield Prose("What is not known, and what would settle it: " + " ".join(to_settle))
-        yield Listing("The command that goes on with what is there", again, open=True)
+        if again:
+            yield Listing("The command that goes on with what is there", by_line(again), open=True)
     for label, error in tried.failed.items():
         yield Prose(f"{label} could not be measured: {error}", "bad")
     if tried.unchecked:
@@ -193,6 +195,14 @@ def settle_lines(decision: Decision) -> Iterator[str]:
         yield f"{on}{settled.said}{at_most(undecided(decision.judged[label]))}."
         if decision.judged[label].disturbance:
             yield QUIET
+    if decision.settlings and decision.measured is not None and decision.measured.other_load > OTHER_LOAD:
+        load = f"{100 * decision.measured.other_load:.0f} %"
+        yield f"Other programs used up to {load} of the CPUs: on a quiet machine fewer rounds do."
+
+
+def by_line(command: str) -> str:
+    """A command with each option on a line of its own, as a shell takes it; as it is where it has quotes."""
+    return command if "'" in command else command.replace(" --", " \\\n    --")
 
 
 def goes_on(decision: Decision) -> float | None:

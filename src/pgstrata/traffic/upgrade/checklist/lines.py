@@ -12,6 +12,7 @@ from pgstrata.traffic.upgrade.checklist.beside import lines_beside
 from pgstrata.traffic.upgrade.checklist.changes import Change, Code, beyond_table
 from pgstrata.traffic.upgrade.checklist.model import REFUSED_STATEMENTS, STATES, Line, Material, State, line
 from pgstrata.traffic.upgrade.checklist.rehearsal import Answers
+from pgstrata.workload.custom.confined import beginning
 
 MOST_REFUSED = 0.05
 """Share of the definitions that both servers may refuse before the checklist says too little."""
@@ -24,6 +25,9 @@ _OF_EFFECT: Mapping[str, State] = {
     "answers": "look",
     "access": "look",
 }
+MOST_LETTERS = 160
+"""Of a statement that meets a change."""
+
 _ANALYZED = frozenset(("select", "insert", "update", "delete", "merge", "with", "values", "table"))
 """How statements begin that the parser looks up names and types of."""
 
@@ -167,7 +171,8 @@ def _of_changes(m: Material) -> Iterator[Line]:
     statements = [(number, Code(text)) for number, text in m.statements.items()]
     for change in m.changes:
         if change.id == "checksums":
-            yield from _checksums(m, change)
+            # Clusters of a comparison are made alike: what initdb does by itself is not seen there.
+            yield line(change.id, "look", change.title, change.act, (), change.source)
         elif change.effect == "default":
             yield from _default(m, change)
         elif change.by_hand:
@@ -177,9 +182,11 @@ def _of_changes(m: Material) -> Iterator[Line]:
             if change.both and not any(change.meets(code) for _, code in definitions):
                 continue
             if not change.both:
-                objects += [_headed("in", text) for text, code in definitions if change.meets(code)]
                 objects += [
-                    _headed("statement", m.names[number])
+                    f"in {beginning(text, MOST_LETTERS)}" for text, code in definitions if change.meets(code)
+                ]
+                objects += [
+                    f"statement {beginning(m.names[number], MOST_LETTERS)}"
                     for number, code in statements
                     if change.meets(code) and not (_fails_for_sure(change) and _is_taken(m, number))
                 ]
@@ -211,11 +218,6 @@ def _is_taken(m: Material, number: int) -> bool:
     return words[:1] and words[0] in _ANALYZED and m.new.statements.get(number) == ""  # type: ignore[return-value]
 
 
-def _headed(head: str, text: str, most: int = 160) -> str:
-    line = " ".join(text.split())
-    return f"{head} {line if len(line) <= most else line[: most - 1] + '…'}"
-
-
 def _set_to(m: Material, change: Change) -> Iterator[str]:
     """The settings of a change in the config files and in ALTER ROLE or DATABASE."""
     for name, value in (*m.settings, *_altered(m.definitions)):
@@ -232,13 +234,6 @@ def _altered(definitions: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in definitions:
         if found := _ALTER_SET.match(text):
             yield found[1].lower(), found[2].strip().strip("'")
-
-
-def _checksums(m: Material, change: Change) -> Iterator[Line]:
-    old, new = (_one(answers, "checksums") for answers in (m.old, m.new))
-    if old == "off" and new == "on":
-        said = f"initdb of {m.old.version}: off, of {m.new.version}: on"
-        yield line(change.id, "before", change.title, change.act, [said], change.source)
 
 
 def _default(m: Material, change: Change) -> Iterator[Line]:
@@ -262,11 +257,6 @@ def _defaults(answers: Answers) -> dict[str, str]:
         setting = Setting(str(name), 0, None, "real", unit or "", None, None, ())
         found[str(name)] = with_unit(setting, float(text)) if with_number else text
     return found
-
-
-def _one(answers: Answers, question: str) -> str:
-    rows = answers.catalogs.get(question) or [[""]]
-    return rows[0][0] or ""
 
 
 def _removed_settings(m: Material) -> Iterator[Line]:

@@ -225,7 +225,7 @@ class _Asked:
                             ) from error
                         if error.sqlstate == "25P02":
                             connection.rollback()
-                        refused[number] = server_said(error)
+                        refused[number] = _said(error)
         return texts, refused
 
     def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
@@ -237,7 +237,7 @@ class _Asked:
                 connection.execute(f"SELECT pg_catalog.{validator}({oid})".encode())
                 said[name] = ""
             except psycopg.Error as error:
-                said[name] = server_said(error)
+                said[name] = _said(error)
         return said
 
     def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
@@ -249,7 +249,8 @@ class _Asked:
             self._check()
             result = connection.pgconn.prepare(b"", text.encode("utf-8", "replace").replace(b"\0", b""))
             failed = result.status not in (psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK)
-            said[number] = server_said(result.error_message.decode(errors="replace")) if failed else ""
+            message = result.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"no message"
+            said[number] = server_said(message.decode(errors="replace")) if failed else ""
             state = (
                 (result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode() if failed else ""
             )
@@ -274,6 +275,12 @@ class _Asked:
                 if failed:
                     unanswered[change.id] = next(iter(failed.values()))
         return found, unanswered
+
+
+def _said(error: psycopg.Error) -> str:
+    """What a server said, without the text that it quotes, which may hold values."""
+    parts = (error.diag.message_primary or str(error), error.diag.message_detail or "")
+    return server_said(" ".join(part for part in parts if part))
 
 
 @contextlib.contextmanager
