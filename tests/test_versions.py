@@ -68,6 +68,12 @@ ALLOWED = {
     ("traffic/captured.py", "version != VERSION"): NO_SERVER,
     ("traffic/logs/seconds.py", "len(ends) > 100000"): NO_SERVER,
     ("traffic/upgrade/campaign.py", "version not in there"): "versions that the user wrote into the question",
+    ("traffic/upgrade/checklist/changes.py", "before < major_of(version_number(change.since)) <= after"): (
+        "the table of changes is by the versions of the release notes; its objects are asked of the server"
+    ),
+    ("traffic/upgrade/checklist/changes.py", "major_of(new) > major_of(version_number(newest))"): (
+        "whether the table of changes knows a version at all"
+    ),
     ("traffic/upgrade/servers.py", "server.version_num < base.version_num"): WORDS,
     ("traffic/upgrade/servers.py", "major_of(version_number(version)) > major_of(server.version_num)"): WORDS,
     ("workload/custom/archive.py", "version > max(_READ_BY)"): "the version of an archive's format",

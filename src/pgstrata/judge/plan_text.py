@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MARK = "◆"
 
+_CONDITIONS = ("Index Cond", "Recheck Cond", "Hash Cond", "Merge Cond", "Join Filter", "Filter")
+_KEYS = ("Sort Key", "Group Key")
 
-def outline(plan: Any) -> list[str]:
+
+def outline(plan: Any, *, conditions: bool = False) -> list[str]:
     """The nodes of a plan, one a line, children indented, with the rows that came out of each.
 
     plan: what EXPLAIN (FORMAT JSON) gives, whole or its root. Rows are actual ones where it was
-    executed, else the estimate with `~`.
+    executed, else the estimate with `~`. conditions: below each node its conditions and keys.
     """
     if isinstance(plan, Sequence) and not isinstance(plan, str) and plan:
         plan = plan[0]
@@ -21,11 +24,11 @@ def outline(plan: Any) -> list[str]:
         plan = plan["Plan"]
     lines: list[str] = []
     if isinstance(plan, Mapping):
-        _add(plan, 0, lines)
+        _add(plan, 0, lines, conditions)
     return lines
 
 
-def _add(node: Mapping[str, Any], depth: int, lines: list[str]) -> None:
+def _add(node: Mapping[str, Any], depth: int, lines: list[str], conditions: bool) -> None:
     words = [str(node.get("Node Type", "?"))]
     if (join := node.get("Join Type")) and join != "Inner":
         words.append(str(join))
@@ -38,10 +41,23 @@ def _add(node: Mapping[str, Any], depth: int, lines: list[str]) -> None:
     if (name := node.get("Subplan Name")) is not None:
         words.insert(0, f"{name}:")
     lines.append("  " * depth + " ".join(words) + f"  {_rows(node)}")
+    if conditions:
+        lines += ["  " * (depth + 2) + text for text in _conditions(node)]
     children = node.get("Plans")
     for child in children if isinstance(children, list) else []:
         if isinstance(child, Mapping):
-            _add(child, depth + 1, lines)
+            _add(child, depth + 1, lines, conditions)
+
+
+def _conditions(node: Mapping[str, Any]) -> Iterator[str]:
+    for name in _CONDITIONS:
+        if isinstance(text := node.get(name), str):
+            removed = node.get(f"Rows Removed by {name}")
+            without = f" ({removed:,.0f} rows removed)" if isinstance(removed, int | float) else ""
+            yield f"{name}: {text}{without}"
+    for name in _KEYS:
+        if isinstance(keys := node.get(name), list):
+            yield f"{name}: {', '.join(map(str, keys))}"
 
 
 def _rows(node: Mapping[str, Any]) -> str:

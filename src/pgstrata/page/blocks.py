@@ -81,6 +81,7 @@ class Table:
     keys: leading columns of the CSV that the page shows as headings around the table (workload,
     step). Tables of one name go to one file, one below the other.
     lead: how many columns at the left stay in view when the table is scrolled sideways or split.
+    stacked: on a narrow screen each row stands as a list of its cells, for tables of texts.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Table:
     lead: int = 1
     notes: Sequence[str] = ()
     legend: Sequence[tuple[Mark, str]] = ()
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

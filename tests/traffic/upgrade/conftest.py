@@ -24,6 +24,9 @@ FROM generate_series(1, 60000) g
 NOT_FROM_15_ON = "SELECT owner, 7x FROM accounts WHERE id = 1"
 """Up to 14 this is a 7 that is called x."""
 
+OTHER_ROWS = "SELECT name FROM pg_settings WHERE name LIKE 'io_%'"
+"""13 has no such setting, 17 has one."""
+
 
 @dataclass(frozen=True)
 class Original:
@@ -49,6 +52,7 @@ def original(pg13: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         Shop(cluster, "shop", sessions=2, rounds=20, think=0.01).work()
         with cluster.connect("shop") as connection:
             connection.execute(NOT_FROM_15_ON.encode())
+            connection.execute(OTHER_ROWS.encode())
         cluster.stop()
         take_logs(cluster, folder)
         cluster.start()

@@ -121,10 +121,21 @@ def test_what_reaches_outside_is_told_from_its_text(statement: str) -> None:
         "create extension hstore",
         "create function f() returns int language plpgsql as 'x'",
         "select schedule from cron",
+        "create table language (name text)",
+        "create table public.language (language_id int, name text)",
     ],
 )
 def test_what_stays_inside_is_not(statement: str) -> None:
     assert not _reaching().why(statement)
+
+
+def test_a_table_that_is_called_language_is_the_roles_own() -> None:
+    made = _reaching().treatment("CREATE TABLE public.language (language_id int, name text)")
+    assert made.text and not made.superuser and not made.why
+    language = _reaching().treatment("CREATE OR REPLACE TRUSTED PROCEDURAL LANGUAGE plpgsql")
+    assert language.superuser and not language.why
+    for statement in ("CREATE LANGUAGE plpython3u", "CREATE TRUSTED LANGUAGE mine HANDLER h"):
+        assert _reaching().treatment(statement).why
 
 
 def _reaching() -> Reaching:

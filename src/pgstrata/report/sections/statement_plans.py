@@ -81,7 +81,8 @@ def both_plans(
 ) -> Listing:
     """The statement, and the plans of two variants side by side."""
     text = f"{_wrapped(plans[variant].statement)}\n\n"
-    text += side_by_side(outline(plans[base].plan), outline(plans[variant].plan), (base, variant))
+    left, right = (outline(plans[name].plan, conditions=True) for name in (base, variant))
+    text += side_by_side(left, right, (base, variant))
     return Listing(title, text, open)
 
 

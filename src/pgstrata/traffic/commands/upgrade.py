@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -97,6 +98,16 @@ def upgrade(
             help="Let dump and log reach other servers, files and programs: as a superuser, with a network.",
         ),
     ] = False,
+    more: Annotated[
+        float | None,
+        typer.Option(
+            "--more", metavar="M", help="Minutes of further rounds, beside those of the same command before."
+        ),
+    ] = None,
+    checklist: Annotated[
+        bool,
+        typer.Option("--checklist", help="Only the checklist: the schema on all versions, nothing replayed."),
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
@@ -106,19 +117,19 @@ def upgrade(
     ] = False,
     format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
 ) -> None:
-    """Try an upgrade: your dump and your log on the old version and on new ones, and what is slower there.
+    """Try an upgrade: what fails on the new version, answers otherwise, is to be done, is slower.
 
-    The dump is loaded into every version, the log's sessions are replayed on each in turns, until it is known
-    of every statement that matters whether it is slower, faster or the same, or the time is over. The page
-    says that, with changed plans, new errors, settings with another default, sizes, and what it did not
-    cover. What the log needs: docs/guides/capture.md. Without one, --statements draws statements from
-    what the server has counted of them.
+    First every version gets the definitions of the dump without rows: the checklist. Then the dump is loaded,
+    and the log's sessions are replayed on each in turns, until it is known of every statement that matters
+    whether it is slower, faster or the same, or the time is over. The rules of the answer:
+    docs/guides/upgrade.md; what the log needs: docs/guides/capture.md.
 
-    Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or fails on the new version
-    only; 3 of something that matters it is not known; 2 the question was not valid.
+    Exit codes: 0 go, or go with changes; 1 do not go yet, or something is proven slower; 3 cannot tell;
+    2 the question was not valid.
 
     \b
     Examples:
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --log postgresql.csv --checklist
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log postgresql.csv
       pgstrata upgrade --from 13 --to 17 --to 18 --dump app.dump --log log/ --config postgresql.conf
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log monday.traffic --speed 0 --rounds 12
@@ -134,9 +145,11 @@ def upgrade(
     from pgstrata.measure.interrupt import Interrupted, Interrupts
     from pgstrata.measure.progress import plain_lines
     from pgstrata.store import slug
-    from pgstrata.traffic.upgrade import page as page
+    from pgstrata.traffic.upgrade.decision import decide
+    from pgstrata.traffic.upgrade.page import goes_on, write_pages
     from pgstrata.traffic.upgrade.question import Question, targets_of
-    from pgstrata.traffic.upgrade.tried import carry_out, prepare
+    from pgstrata.traffic.upgrade.text import record, text
+    from pgstrata.traffic.upgrade.tried import carry_out, prepare, rehearsed
 
     targets = targets_of(to)
     question = Question(
@@ -162,6 +175,8 @@ def upgrade(
         timezone=timezone,
         encoding=encoding,
         allow_outside=allow_outside,
+        more=more,
+        checklist_only=checklist,
     )
     console = progress_console()
     try:
@@ -172,18 +187,34 @@ def upgrade(
         if dry_run:
             show_plan(tried.campaign, fresh=False, form=format)
             return
+        with Interrupts(plain_lines(console)) as interrupts:
+            tried = rehearsed(tried, console, interrupts)
         tried = carry_out(tried, console)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    decision = page.decide(tried)
-    html, report = page.write_pages(decision)
+    decision = decide(tried)
+    further = goes_on(decision)
+    again = _again(sys.argv[1:], further) if further is not None else ""
+    html, report = write_pages(decision, again)
     if format is TextOrJson.json:
-        print_json(page.record(decision, html, report))
+        print_json(record(decision, html, report, again))
     else:
-        print(page.text(decision), end="")
+        print(text(decision, again), end="")
     print(f"page: {html.resolve()}", file=sys.stderr)
     raise typer.Exit(decision.exit_code)
+
+
+def _again(arguments: list[str], minutes: float) -> str:
+    """The same command with more rounds."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--more":
+            next(words, None)
+        elif not word.startswith("--more="):
+            kept.append(word)
+    return shlex.join(["pgstrata", *kept, "--more", f"{minutes:g}"])
 
 
 def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:

@@ -67,6 +67,7 @@ def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ())
             ),
             *([f"{left_out_rounds(found)}."] if found.left_out else []),
         ],
+        stacked=True,
     )
 
 

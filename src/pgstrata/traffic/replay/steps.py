@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.errors import UsageError
+import psycopg
+
+from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.features import NEWEST, Features
@@ -26,6 +28,7 @@ from pgstrata.workload.core.language import (
     Settle,
     Step,
     Work,
+    WorkContext,
 )
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
@@ -63,7 +66,7 @@ class Replay:
         header = header_of(options)
         phases = list(made.phases)
         if options.setup:
-            phases += [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], 0)]
+            phases += [Admin("vacuum", ["VACUUM"]), Work("analyze", _analyze, {}), Settle([], 0)]
         reaching = None if options.allow_outside else made.confinement.reaching
         covered = coverage_of(header, database_of(options, header), options, reaching)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
@@ -94,6 +97,16 @@ class Replay:
         seconds = sum(step.estimated_seconds or 0.0 for step in steps) + seconds_of(options, header)
         written = min(header.statements * BYTES_PER_STATEMENT, 2.0**30)
         return RunCost(seconds, int(made.bytes * BYTES_PER_BYTE + written + 60e6))
+
+
+def _analyze(context: WorkContext) -> Mapping[str, Any]:
+    """By itself: how long it takes is what an upgrade has to wait for."""
+    try:
+        with context.connect() as connection:
+            connection.execute("ANALYZE")
+    except psycopg.Error as error:
+        raise ServerError(f"ANALYZE failed: {server_said(error)}") from error
+    return {}
 
 
 def after_load(options: ReplayOptions, server: Features) -> list[str]:

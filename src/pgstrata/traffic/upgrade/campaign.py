@@ -15,11 +15,15 @@ from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.find.model import Server
 from pgstrata.stats.sequential import FIRST
+from pgstrata.store import Results
+from pgstrata.store.names import RunKey
+from pgstrata.store.read import BrokenRun, read_run
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import NAME, seconds_of
 from pgstrata.traffic.upgrade.question import Question, is_version, server_of, spec_of
 from pgstrata.traffic.upgrade.servers import Servers
+from pgstrata.traffic.upgrade.settle import seconds_of_round
 from pgstrata.turns.model import COPIED_BYTES
 from pgstrata.turns.rounds import AROUND_ROUND_SECONDS
 
@@ -128,8 +132,34 @@ def campaign(
     taken = rounds_in_time(question, chosen.options, header, len(found), around)
     if taken.seconds is not None:
         options["seconds"] = taken.seconds
-    study = study.replaced(**taken.keys, workloads=[Workload(name=NAME, options=options)])
+    there = _repeats_there(name, variant_labels, chosen.label, results)
+    keys = {**taken.keys, "repeats": max(1, there)}
+    if question.more is not None and there:
+        # What was measured stays; rounds beside it are one more repeat, which may be looked at again and
+        # again: all of them are judged so then.
+        last = Results(results).find(RunKey(name, variant_labels[0], chosen.label, there))
+        share = _measured_share(last, len(found)) if last is not None else 1.0
+        seconds = max(1.0, question.more * 60 * share)
+        keys = {"until": "verdict", "max_seconds": seconds, "repeats": there + 1}
+    study = study.replaced(**keys, workloads=[Workload(name=NAME, options=options)])
     return check_study(study, sets=question.sets), taken
+
+
+def _measured_share(folder: Path, versions: int) -> float:
+    """Of the time by the clock in the rounds of a run, the share that was measured."""
+    run = read_run(folder)
+    steps = run.record.steps if not isinstance(run, BrokenRun) else ()
+    whole, measured = seconds_of_round(steps[-1].slices if steps else (), versions)
+    return measured / whole if whole else 1.0
+
+
+def _repeats_there(name: str, variants: Sequence[str], workload: str, results: Path) -> int:
+    """How many repeats an earlier command has measured on every version, or on some and failed on others."""
+    store = Results(results)
+    number = 0
+    while all(store.find(RunKey(name, v, workload, number + 1), done=v == variants[0]) for v in variants):
+        number += 1
+    return number
 
 
 def _stack(question: Question, header: Header, results: Path) -> list[str]:

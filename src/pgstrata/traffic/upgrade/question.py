@@ -56,6 +56,9 @@ class Question:
     timezone: str | None = None
     encoding: str = "latin-1"
     allow_outside: bool = False
+    more: float | None = None
+    """Minutes of further rounds, beside those of an earlier command that asked for the same."""
+    checklist_only: bool = False
 
     def check(self) -> None:
         """Raises UsageError for what can be known to be wrong before anything is read or fetched."""
@@ -75,6 +78,8 @@ class Question:
             )
         if not 0.1 <= self.minutes <= 43_200:
             raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200", "60 is usual")
+        if self.more is not None and not 0.1 <= self.more <= 43_200:
+            raise UsageError(f"--more {self.more:g}: between 0.1 and 43200 minutes", "25 is usual")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
             raise UsageError(f"--rounds {self.rounds}: between 1 and 1000", "4 and more prove something")
         files = [Path(name) for names in self.after_load.values() for name in names]

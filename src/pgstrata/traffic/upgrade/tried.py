@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
-from pgstrata import numbers
+from pgstrata import __version__, numbers
 from pgstrata.campaign.checked import Campaign
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.files import digests
+from pgstrata.files.disk import replacing, storing
 from pgstrata.files.ownership import own_folder
 from pgstrata.files.user_files import shown
-from pgstrata.measure.campaign import execute
+from pgstrata.measure.campaign import data_root, execute, plan_campaign
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
+from pgstrata.server.config.conf_file import read_assignments
 from pgstrata.server.connect.secrets import without_secrets
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
@@ -26,7 +29,10 @@ from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import MAGIC, Captured, Header
 from pgstrata.traffic.replay.statistics import capture_statistics
+from pgstrata.traffic.replay.steps import database_of
 from pgstrata.traffic.upgrade.campaign import campaign, labels
+from pgstrata.traffic.upgrade.checklist.changes import crossed, table_digest
+from pgstrata.traffic.upgrade.checklist.rehearsal import Rehearsal, rehearse
 from pgstrata.traffic.upgrade.question import Question, spec_of
 from pgstrata.traffic.upgrade.servers import Servers, fit
 from pgstrata.workload.custom.contents import digest_of
@@ -38,8 +44,12 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class TriedUpgrade:
-    """An upgrade that was tried. campaign: whose runs lie below `runs` of the folder; failed: by label why a
-    version could not be measured."""
+    """An upgrade that was tried.
+
+    campaign: whose runs lie below `runs` of the folder; captured: the file with the traffic; failed: by label
+    why a version could not be measured; rehearsal: what the servers said of the schema, None where unchecked
+    says why there is none; measured: there are runs.
+    """
 
     question: Question
     campaign: Campaign
@@ -47,7 +57,13 @@ class TriedUpgrade:
     labels: Sequence[str]
     header: Header
     notes: Sequence[str]
+    captured: Path
     failed: Mapping[str, str] = field(default_factory=dict)
+    rehearsal: Rehearsal | None = None
+    unchecked: str = ""
+    settings: Sequence[tuple[str, str]] = ()
+    """Of the config files that the question names, in their order."""
+    measured: bool = False
 
     @property
     def runs(self) -> Path:
@@ -69,7 +85,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     except OSError as error:
         raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
-    extensions = setup(_load(question), NEWEST).extensions
+    extensions = setup(load_options(question), NEWEST).extensions
     found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
     servers = fit(question, found, extensions)
     file = _captured(question, say, interrupts)
@@ -83,7 +99,73 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             f"servers: only its first {numbers.duration(rounds.seconds)} are replayed (--minutes, --seconds, "
             "--speed)"
         )
-    return TriedUpgrade(question, made, servers, labels(question, servers), header, notes)
+    return TriedUpgrade(question, made, servers, labels(question, servers), header, notes, file)
+
+
+def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> TriedUpgrade:
+    """Defines the schema on every server without its rows, once for the same dumps, log and servers.
+
+    A server that does not start is said to be unchecked. Raises StoreError, Interrupted.
+    """
+    say = plain_lines(console)
+    question = tried.question
+    plan = plan_campaign(tried.campaign, Results(tried.runs), say)
+    own = [f for f in plan.variants[0].config.fragments if f.path is not None and f.name != "connections"]
+    settings = [(line.name, line.value) for f in own for line in read_assignments(f, [])]
+    tried = replace(tried, settings=settings)
+    servers = {variant.label: (variant.server, variant.config) for variant in plan.variants}
+    base, *others = tried.labels
+    key = [tried.campaign.name, *(f"{label} {servers[label][0].version}" for label in tried.labels)]
+    file = (
+        question.folder / f"checklist-{digests.of(json.dumps([*key, table_digest(), __version__]))[:8]}.json"
+    )
+    if (kept := _kept(file)) is not None:
+        return replace(tried, rehearsal=kept)
+    say("checklist: every server gets the schema, without rows")
+    old = servers[base]
+    changes = {
+        c.id: c for label in others for c in crossed(old[0].version_num, servers[label][0].version_num)
+    }
+    try:
+        rehearsal = rehearse(
+            load_options(question),
+            tried.captured,
+            database_of(tried.campaign.workloads[0].options, tried.header).name,
+            old,
+            {label: servers[label] for label in others},
+            list(changes.values()),
+            data_root(tried.campaign),
+            say=say,
+            check=interrupts.check,
+        )
+    except ServerError as error:
+        return replace(tried, unchecked=error.message)
+    with storing("store the checklist", file), replacing(file) as opened:
+        opened.write(msgspec.json.encode(rehearsal))
+    return replace(tried, rehearsal=rehearsal)
+
+
+def _kept(file: Path) -> Rehearsal | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Rehearsal)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def refusing(tried: TriedUpgrade) -> dict[str, str]:
+    """Returns by label of a new version why its dump cannot be loaded: it refuses what the old one takes."""
+    if tried.rehearsal is None:
+        return {}
+    found = {}
+    for label, answers in tried.rehearsal.new.items():
+        refused = [n for n in answers.definitions if n not in tried.rehearsal.old.definitions]
+        if refused:
+            first = refused[0]
+            found[label] = (
+                f"it refuses {numbers.counted(len(refused), 'definition')} of the dump, first "
+                f"{tried.rehearsal.texts[first][:120]}: {answers.definitions[first]}"
+            )
+    return found
 
 
 def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
@@ -91,6 +173,11 @@ def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
 
     Raises ServerError where the old version, or all new ones, could not be measured; StoreError, Interrupted.
     """
+    if tried.question.checklist_only:
+        return tried
+    refused = refusing(tried)
+    if all(label in refused for label in tried.labels[1:]):
+        return replace(tried, failed=refused)
     with ResultsLock(tried.question.folder):
         outcome = execute(tried.campaign, Results(tried.runs), console)
     failed = {run.key.variant: error for run, error in outcome.failed}
@@ -102,18 +189,18 @@ def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
             f"its run, with the server's log, is below {shown(tried.runs)}; pgstrata runs --results "
             f"{shown(tried.runs)} lists it",
         )
-    return replace(tried, failed=failed)
+    return replace(tried, failed=failed, measured=True)
 
 
 def _written(question: Question) -> tuple[str, ...]:
     return (question.base, *question.targets)
 
 
-def _load(question: Question) -> CustomOptions:
+def load_options(question: Question) -> CustomOptions:
     """What workload `custom` would load the dumps by."""
     files = tuple(str(dump) for dump in question.dumps)
     contents = {name: digest_of(Path(name)) for name in files}
-    return CustomOptions.model_construct(setup=files, contents=contents)
+    return CustomOptions.model_construct(setup=files, contents=contents, allow_outside=question.allow_outside)
 
 
 def _captured(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
@@ -159,6 +246,8 @@ def _name(question: Question, captured: Path) -> str:
         **asdict(question),
         "folder": "",
         "statements": "",
+        "more": None,
+        "checklist_only": False,
         "dumps": [digest_of(dump) for dump in question.dumps],
         "logs": digest_of(captured),
         "after_load": {v: [digest_of(Path(f)) for f in files] for v, files in question.after_load.items()},
@@ -167,4 +256,4 @@ def _name(question: Question, captured: Path) -> str:
     return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
 
 
-__all__ = ["RUNS", "TriedUpgrade", "carry_out", "prepare"]
+__all__ = ["RUNS", "TriedUpgrade", "carry_out", "load_options", "prepare", "refusing", "rehearsed"]

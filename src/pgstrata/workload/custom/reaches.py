@@ -234,6 +234,7 @@ _CONCERNED = re.compile(
 )
 _HARMLESS_SPACE = ("space", "comment")
 _IN_A_LANGUAGE = frozenset(("function", "procedure", "language", "transform"))
+_BEFORE_LANGUAGE = frozenset(("or", "replace", "trusted", "procedural"))
 _EXECUTE = frozenset(("select", "with", "call", "values", "insert", "update", "delete"))
 
 
@@ -300,9 +301,14 @@ def _why_alone(parts: Sequence[Token]) -> str:
             return _why_extension(parts)
         case ["create", "tablespace", *_]:
             return FILES
-        case ["create", *more] if _IN_A_LANGUAGE.intersection(more[:4]):
+        case ["create", *more] if _kind(more) in _IN_A_LANGUAGE:
             return _why_language(parts)
     return ""
+
+
+def _kind(words: Sequence[str]) -> str:
+    """What is made, of the words behind CREATE: a table may be called language."""
+    return next((word for word in words if word not in _BEFORE_LANGUAGE), "")
 
 
 def _why_calls(parts: Sequence[Token], defined: Container[str]) -> str:
@@ -456,7 +462,7 @@ def _is_superusers(parts: Sequence[Token], words: Sequence[str]) -> bool:
     if any(tuple(words[: len(one)]) == one for one in _OF_SUPERUSERS):
         return True
     texts = [part.text.lower() for part in parts]
-    if words[:1] == ("create",) and "language" in words[:5] and words[1:2] != ("function",):
+    if words[:1] == ("create",) and _kind(words[1:]) == "language":
         return True  # one that is trusted: all others are left out
     if words[:2] == ("create", "cast"):
         return texts[-4:] == ["without", "function"] or "without" in texts

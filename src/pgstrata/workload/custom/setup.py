@@ -162,6 +162,28 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     return Setup(confinement, phases, tables, [*o.extensions, *_extensions(statements)], size)
 
 
+def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement]]]:
+    """Returns the statements of each file that define something, as a server with these features executes
+    them: all but those that make rows. Raises UsageError for files that cannot be read as what they are."""
+    confinement = Confinement(server, o.allow_outside, loads=True)
+    files = []
+    for item in o.setup:
+        if not isinstance(item, str):
+            continue
+        source = read(Path(item), o.contents.get(item, ""))
+        made = [_role_unless_there(one, server) for one in _confined(source, confinement)]
+        files.append(
+            [
+                one
+                for one in made
+                if isinstance(one, SqlStatement)
+                and not _VALUES.match(one.text)
+                and not (source.dump and not _fits(one, server))
+            ]
+        )
+    return confinement, files
+
+
 def _confined(source: Source, confinement: Confinement) -> Iterator[SqlStatement | CopyBlock]:
     """The items of a source that are executed, as they are executed."""
     for item in source.items:
@@ -422,4 +444,4 @@ def _extensions(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
     return list(dict.fromkeys(match[1].strip('"').replace('""', '"') for match in found if match))
 
 
-__all__ = ["Setup", "setup"]
+__all__ = ["Setup", "definitions", "setup"]

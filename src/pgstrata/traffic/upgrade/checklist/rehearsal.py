@@ -1,0 +1,334 @@
+"""The schema of a dump without its rows on each server of an upgrade, and what the servers say of it.
+
+Everything that is defined in the dump is defined on both servers, each statement by itself; then the bodies
+of functions and the statements of the log are parsed there, which executes none of them. What only the new
+server refuses would fail after the upgrade. The catalogs of the old server answer where the table of changes
+(`changes.toml`) is met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+
+from pgstrata.errors import ServerError, server_said
+from pgstrata.server.cluster.cluster import Cluster, new_database
+from pgstrata.server.config.resolve import Resolved
+from pgstrata.server.find.model import Server
+from pgstrata.traffic.captured import Captured
+from pgstrata.traffic.replay.samples import MOST_READ
+from pgstrata.traffic.upgrade.checklist.changes import Change
+from pgstrata.traffic.upgrade.checklist.pg_upgrade import CheckedUpgrade, has_pg_upgrade, pg_upgrade_check
+from pgstrata.workload.core.language import WorkContext
+from pgstrata.workload.custom.confined import beginning
+from pgstrata.workload.custom.options import CustomOptions
+from pgstrata.workload.custom.setup import definitions
+from pgstrata.workload.custom.sql import SqlStatement
+
+DATABASE = "pgstrata"
+
+MOST_STATEMENTS = 5_000
+"""Normalized statements of a log that are parsed on both servers."""
+
+MOST_OBJECTS = 1_000
+"""That one question about the catalogs names."""
+
+SYNTAX_ERROR = "42601"
+
+_OF_THE_SERVER = ("53", "57P", "58", "XX")
+"""How codes begin of errors that say nothing of a statement: no space, a shutdown, a defect."""
+
+STATEMENT_SECONDS = 30
+"""`statement_timeout` of a definition: of a script it may be anything."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What one server said. Texts of errors are empty where there was none."""
+
+    version: str
+    version_num: int
+    #: By its number in the dumps, of each statement that was refused.
+    definitions: dict[int, str]
+    #: By its signature, of every function in SQL or PL/pgSQL.
+    functions: dict[str, str]
+    #: By its number in the captured file, of every statement.
+    statements: dict[int, str]
+    #: Numbers of the statements whose error is one of syntax: they got no further.
+    syntax: list[int]
+    #: By the name of a question, the rows of its answer.
+    catalogs: dict[str, list[list[str | None]]]
+    #: Questions that the server could not answer, and why.
+    unanswered: dict[str, str]
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """The answers of the old server, and of each new one by its label. texts: beginnings of the statements of
+    the dumps by number; met: identifiers of changes and the objects of the old database that meet them;
+    checked: what pg_upgrade said, by the label of the new server."""
+
+    texts: dict[int, str]
+    old: Answers
+    new: dict[str, Answers]
+    met: dict[str, list[str]]
+    checked: dict[str, CheckedUpgrade]
+
+
+def rehearse(
+    options: CustomOptions,
+    captured: Path,
+    database: str,
+    old: tuple[Server, Resolved],
+    new: Mapping[str, tuple[Server, Resolved]],
+    changes: Sequence[Change],
+    root: Path,
+    *,
+    say: Callable[[str], None],
+    check: Callable[[], None],
+) -> Rehearsal:
+    """Starts each server once with the schema of the dumps. root: where clusters are made.
+
+    Raises UsageError for dumps that cannot be read, ServerError where a server does not start.
+    """
+    statements = first_of_each(captured, database)
+    asked = _Asked(options, statements, root, say, check)
+    with asked.server(*old) as (cluster, answers, texts):
+        met, unanswered = asked.met(cluster, changes)
+        answers = msgspec.structs.replace(answers, unanswered={**answers.unanswered, **unanswered})
+        cluster.stop()
+        found, checked = {}, {}
+        for label, (server, config) in new.items():
+            with asked.server(server, config) as (target, its_answers, _):
+                target.stop()
+            found[label] = its_answers
+            if has_pg_upgrade(old[0], server):
+                say(f"  pg_upgrade --check to {server.version}")
+                has_checksums = answers.catalogs.get("checksums") == [["on"]]
+                checked[label] = pg_upgrade_check(
+                    cluster, server, config, root, check, checksums=has_checksums
+                )
+    return Rehearsal(texts, answers, found, met, checked)
+
+
+def first_of_each(captured: Path, database: str) -> dict[int, str]:
+    """Returns by its number the text of the first execution of each normalized statement that went well, or
+    else of the first. Raises CapturedError."""
+    well: dict[int, str] = {}
+    failed: dict[int, str] = {}
+    with Captured(captured) as file:
+        names = [one.name for one in file.header.databases]
+        wanted = set(range(min(MOST_STATEMENTS, len(file.header.shapes))))
+        read = 0
+        for entry in file.sessions():
+            if not wanted or read > MOST_READ:
+                break
+            if names[entry.database] != database:
+                continue
+            for statement in file.statements(entry):
+                read += 1
+                if statement.shape in wanted:
+                    (failed if statement.sqlstate else well).setdefault(statement.shape, statement.text)
+                    if not statement.sqlstate:
+                        wanted.discard(statement.shape)
+    return dict(sorted({**failed, **well}.items()))
+
+
+class _Asked:
+    """What every server is asked, and where."""
+
+    def __init__(
+        self,
+        options: CustomOptions,
+        statements: Mapping[int, str],
+        root: Path,
+        say: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._options, self._statements = options, statements
+        self._root, self._say, self._check = root, say, check
+
+    @contextlib.contextmanager
+    def server(self, server: Server, config: Resolved) -> Iterator[tuple[Cluster, Answers, dict[int, str]]]:
+        """A running cluster with the schema, and what it said."""
+        self._say(f"  the schema on PostgreSQL {server.version}")
+        confinement, files = definitions(self._options, server.features)
+        folder = Path(tempfile.mkdtemp(prefix="checklist-", dir=self._root))
+        folder.chmod(0o755)
+        try:
+            with _said_plainly(server), Cluster(server, config, folder / "cluster") as cluster:
+                cluster.create()
+                cluster.start()
+                with cluster.connect() as admin:
+                    admin.execute(new_database(DATABASE).encode())
+                context = WorkContext(lambda: cluster.connect(DATABASE), lambda _: None, self._check)
+                confinement.begin().do(context)
+                confined = confinement.has_role
+                texts, refused = self._define(cluster, files, confined=confined)
+                with cluster.connect(DATABASE, confined=confined) as connection:
+                    for admin_phase in confinement.end():
+                        with contextlib.suppress(psycopg.Error), cluster.connect(DATABASE) as superuser:
+                            for statement in admin_phase.statements:
+                                superuser.execute(statement.encode())
+                    _prepare_session(connection)
+                    functions = self._functions(connection)
+                    statements, syntax = self._parsed(connection)
+                with cluster.connect(DATABASE) as superuser:
+                    catalogs, unanswered = _ask(
+                        superuser, {k: q for k, q in QUESTIONS.items() if k not in _OF_SESSIONS}
+                    )
+                yield (
+                    cluster,
+                    Answers(
+                        server.version,
+                        server.version_num,
+                        refused,
+                        functions,
+                        statements,
+                        syntax,
+                        catalogs,
+                        unanswered,
+                    ),
+                    texts,
+                )
+        finally:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _define(
+        self, cluster: Cluster, files: Sequence[Sequence[SqlStatement]], *, confined: bool
+    ) -> tuple[dict[int, str], dict[int, str]]:
+        """Executes all definitions. Returns their beginnings, and what the server said of refused ones."""
+        texts: dict[int, str] = {}
+        refused: dict[int, str] = {}
+        number = 0
+        for statements in files:
+            with cluster.connect(DATABASE, confined=confined) as connection:
+                connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
+                for one in statements:
+                    self._check()
+                    number += 1
+                    texts[number] = beginning(one.written or one.text, 300)
+                    try:
+                        connection.execute(one.text.encode())
+                    except psycopg.Error as error:
+                        if connection.closed or (error.sqlstate or "").startswith(_OF_THE_SERVER):
+                            said = f"PostgreSQL {cluster.server.version} cannot define the schema"
+                            raise ServerError(
+                                f"{said}: {server_said(error)}", f"at: {texts[number]}"
+                            ) from error
+                        if error.sqlstate == "25P02":
+                            connection.rollback()
+                        refused[number] = _said(error)
+        return texts, refused
+
+    def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
+        """What the languages say of the bodies of functions; it executes none of them."""
+        said: dict[str, str] = {}
+        for name, oid, validator in connection.execute(QUESTIONS["functions"].encode()).fetchall():
+            self._check()
+            try:
+                connection.execute(f"SELECT pg_catalog.{validator}({oid})".encode())
+                said[name] = ""
+            except psycopg.Error as error:
+                said[name] = _said(error)
+        return said
+
+    def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
+        """What the parser says of each statement of the log, with the schema but without executing it, and
+        the numbers of those that have wrong syntax."""
+        said: dict[int, str] = {}
+        syntax: list[int] = []
+        for number, text in self._statements.items():
+            self._check()
+            result = connection.pgconn.prepare(b"", text.encode("utf-8", "replace").replace(b"\0", b""))
+            failed = result.status not in (psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK)
+            message = result.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"no message"
+            said[number] = server_said(message.decode(errors="replace")) if failed else ""
+            state = (
+                (result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode() if failed else ""
+            )
+            if state == SYNTAX_ERROR:
+                syntax.append(number)
+            elif connection.pgconn.status != psycopg.pq.ConnStatus.OK or state.startswith(_OF_THE_SERVER):
+                raise ServerError(f"PostgreSQL does not answer: {said[number]}")
+        return said, syntax
+
+    def met(self, cluster: Cluster, changes: Sequence[Change]) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """The objects that meet each change, and the changes of which the server cannot be asked."""
+        found: dict[str, list[str]] = {}
+        unanswered: dict[str, str] = {}
+        with cluster.connect(DATABASE) as connection:
+            for change in changes:
+                self._check()
+                queries = {f"{change.id} {n}": text for n, text in enumerate(change.queries())}
+                answers, failed = _ask(connection, queries)
+                objects = [str(row[0]) for rows in answers.values() for row in rows]
+                if objects:
+                    found[change.id] = sorted(set(objects))
+                if failed:
+                    unanswered[change.id] = next(iter(failed.values()))
+        return found, unanswered
+
+
+def _said(error: psycopg.Error) -> str:
+    """What a server said, without the text that it quotes, which may hold values."""
+    parts = (error.diag.message_primary or str(error), error.diag.message_detail or "")
+    return server_said(" ".join(part for part in parts if part))
+
+
+@contextlib.contextmanager
+def _said_plainly(server: Server) -> Iterator[None]:
+    """Raises ServerError where a server fails at what every server takes, as without space."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise ServerError(f"PostgreSQL {server.version} does not serve: {server_said(error)}") from error
+
+
+def _prepare_session(connection: psycopg.Connection[Any]) -> None:
+    """Names without a schema are found wherever they are; both servers get the same."""
+    connection.execute(QUESTIONS["search path"].encode())
+    connection.execute("SET check_function_bodies = on")
+    connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
+
+
+def _ask(
+    connection: psycopg.Connection[Any], questions: Mapping[str, str]
+) -> tuple[dict[str, list[list[str | None]]], dict[str, str]]:
+    connection.execute("SET search_path = pg_catalog")
+    answers: dict[str, list[list[str | None]]] = {}
+    failed: dict[str, str] = {}
+    for name, query in questions.items():
+        try:
+            rows = connection.execute(query.encode()).fetchmany(MOST_OBJECTS)
+        except (
+            psycopg.errors.UndefinedColumn,
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedObject,
+        ):
+            answers[name] = []  # a version that does not know it has none of it
+            continue
+        except psycopg.Error as error:
+            failed[name] = server_said(error)
+            continue
+        answers[name] = [[None if value is None else str(value) for value in row] for row in rows]
+    return answers, failed
+
+
+QUESTIONS: Mapping[str, str] = tomllib.loads(
+    resources.files(__package__).joinpath("questions.toml").read_text(encoding="utf-8")
+)
+"""What the catalogs of both servers are asked for."""
+
+_OF_SESSIONS = ("search path", "functions")
+"""Questions that are asked where they are needed, with another search path."""
+
+
+__all__ = ["Answers", "Rehearsal", "first_of_each", "rehearse"]

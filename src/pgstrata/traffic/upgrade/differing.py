@@ -1,0 +1,58 @@
+"""Statements that come to another number of rows on the new version, in every round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgstrata.page.results import Repeats, StepResults
+from pgstrata.store.read import MeasuredStep
+
+LEAST_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class DifferingRows:
+    """A statement whose rows differ. calls: in a round, the same on both; base, other: rows of a round."""
+
+    statement: str
+    calls: int
+    base: int
+    other: int
+
+
+def differing_rows(step: StepResults, base: str, variant: str) -> list[DifferingRows]:
+    """Returns the statements that had one number of rows in all rounds on the base and another in all on the
+    variant, executed as often and without an error: what depends on which session came first varies.
+
+    Raises StoreError where a table is damaged.
+    """
+    here, there = (_by_statement(step.by_variant.get(name)) for name in (base, variant))
+    found = []
+    for name, rounds in here.items():
+        others = there.get(name, [])
+        if len(rounds) < LEAST_ROUNDS or len(others) < LEAST_ROUNDS:
+            continue
+        if len(set(rounds)) == 1 == len(set(others)):
+            (calls, rows), (other_calls, other_rows) = rounds[0], others[0]
+            if calls == other_calls and rows != other_rows:
+                found.append(DifferingRows(name, calls, rows, other_rows))
+    return sorted(found, key=lambda one: -abs(one.base - one.other))
+
+
+def _by_statement(own: Repeats | None) -> Mapping[str, list[tuple[int, int]]]:
+    """Calls and rows of each statement in each round; none of those that had an error in any."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    failed: set[str] = set()
+    measured: Sequence[MeasuredStep] = own.repeats if own is not None else ()
+    for one in measured:
+        table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "rows"])
+        for step, _, name, calls, errors, rows in table.iter_rows():
+            if step == one.record.name and calls:
+                found.setdefault(name, []).append((calls, rows))
+                if errors:
+                    failed.add(name)
+    return {name: rounds for name, rounds in found.items() if name not in failed}
+
+
+__all__ = ["DifferingRows", "differing_rows"]

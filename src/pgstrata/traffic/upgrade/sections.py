@@ -1,0 +1,257 @@
+"""The parts of an upgrade's page below its answer: what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pgstrata import numbers
+from pgstrata.judge.marks import Mark
+from pgstrata.judge.statements import StatementVerdict
+from pgstrata.page.blocks import Block, Column, Listing, Prose, Row, Section, Table, words
+from pgstrata.page.results import anchor
+from pgstrata.report.sections.defaults import default_blocks
+from pgstrata.report.sections.settings import not_taken
+from pgstrata.report.sections.sizes import growth
+from pgstrata.report.sections.statement_plans import both_plans
+from pgstrata.traffic.captured import text_of
+from pgstrata.traffic.replay.blocks import ORDER, SAID, error_blocks, judged_table
+from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
+from pgstrata.traffic.replay.gaps import gap_table
+from pgstrata.traffic.replay.judged import plans_of
+from pgstrata.traffic.upgrade.checklist.model import STATES, Line
+from pgstrata.traffic.upgrade.decision import Decision, Measured
+
+MOST_PLANS = 40
+MOST_LETTERS = 100
+MOST_OBJECTS = 30
+"""Of a line of the checklist that the table shows; JSON has more."""
+
+MARKS_OF_STATES: dict[str, Mark] = {"fails": "bad", "before": "missed", "after": "even", "unknown": "even"}
+
+
+def sections(decision: Decision) -> list[Section]:
+    """Returns them in their order."""
+    made = []
+    for label, checklist in decision.checklists.items():
+        named = f" to {label}" if len(decision.checklists) > 1 else ""
+        made.append(Section(anchor("checklist", label), f"Checklist{named}", [*_checklist(label, checklist)]))
+    measured = decision.measured
+    if measured is None:
+        return made
+    base = decision.base
+    for variant, own in measured.judged.items():
+        made.append(
+            Section(anchor("statements", variant), f"Statements on {variant}", [judged_table(base, own)])
+        )
+    if any(measured.differing.values()):
+        made.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
+    made.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
+    made.append(Section("errors", "New errors", error_blocks(base, measured.judged)))
+    made.append(Section("defaults", "Settings whose default changed", [*_default_blocks(measured)]))
+    if (refused := not_taken(measured.results)) is not None:
+        made.append(refused)
+    grown = growth(measured.results)
+    if grown is not None:
+        made.append(Section("sizes", "Sizes", [grown]))
+    made.append(Section("gaps", "What this does not cover", [*_gap_blocks(decision, measured)]))
+    made.append(Section("how", "How it was measured", [*_how(decision, measured)]))
+    return made
+
+
+def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
+    by_hand = [line for line in checklist if line.state == "hand"]
+    rows = []
+    for line in checklist:
+        if line.state == "hand":
+            continue
+        where = list(line.objects[:MOST_OBJECTS])
+        if line.count > len(where):
+            where.append(f"and {line.count - len(where)} more")
+        rows.append(
+            Row(
+                [
+                    words(STATES[line.state], mark=MARKS_OF_STATES.get(line.state, "")),
+                    words(line.title),
+                    words(" · ".join(where)),
+                    words(line.act),
+                    words(line.source),
+                ]
+            )
+        )
+    yield Table(
+        name="checklist",
+        title=f"What the upgrade to {label} meets",
+        columns=[
+            Column("when", "When", align="left"),
+            Column("what", "What", align="left"),
+            Column("where", "Where it is", align="left"),
+            Column("act", "What to do", align="left"),
+            Column("source", "Documented", align="left"),
+        ],
+        rows=rows,
+        how="Fails: a server said so, which was given the definitions of the dump without rows and the "
+        "statements of the log to parse. Before and after the upgrade: what the catalogs of the old version "
+        "and the texts of functions and statements show. To look at: whether it matters depends on values "
+        "or on what is not in the dump.",
+        keys=[("variant", label)],
+        stacked=True,
+    )
+    if by_hand:
+        text = "\n\n".join(f"{line.title}\n    {line.act}\n    {line.source}" for line in by_hand)
+        yield Listing(f"{len(by_hand)} changes that neither dump nor log can show", text)
+
+
+def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
+    for variant, differing in measured.differing.items():
+        if not differing:
+            continue
+        yield Table(
+            name="differing_rows",
+            title=f"Statements with another number of rows on {variant}",
+            columns=[
+                Column("statement", "Statement", align="left"),
+                Column("calls", "Asked", "a round"),
+                Column("base", f"Rows, {decision.base}", "a round"),
+                Column("rows", f"Rows, {variant}", "a round"),
+            ],
+            rows=[
+                Row(
+                    [
+                        words(text_of(one.statement)),
+                        words(numbers.count(one.calls)),
+                        words(numbers.count(one.base)),
+                        words(numbers.count(one.other)),
+                    ]
+                )
+                for one in differing
+            ],
+            how="The same number in every round on the one, and another in every round on the other. Values "
+            "are not compared, only how many rows come.",
+            keys=[("variant", variant)],
+            stacked=True,
+        )
+
+
+def _plan_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
+    base = decision.base
+    here = {plan.name: plan for plan in plans_of(measured.step.by_variant[base])}
+    shown = 0
+    for variant, own in measured.judged.items():
+        if not own.planned:
+            yield Prose(f"No plan could be asked for on {variant}.", "even")
+            continue
+        if not own.plans:
+            yield Prose(f"All {own.planned} statements that have a plan have the same one on {variant}.")
+            continue
+        yield Prose(
+            "A plan is the way in which the server looks for the rows of a statement. On "
+            f"{variant}, {_of(len(own.plans), own.planned)} executed in another way: other "
+            f"indexes, joins or orders. Both ways stand side by side, {base} on the left; lines that differ "
+            "have a mark. Seq Scan reads the whole table, an Index Scan only what an index points to. "
+            "Another plan is not a worse one: the table above says how long it takes."
+        )
+        there = {plan.name: plan for plan in plans_of(measured.step.by_variant[variant])}
+        by_name = {one.name: one for one in own.statements}
+        changed = sorted(own.plans, key=lambda name: _rank(by_name.get(name)))
+        for name in changed:
+            if shown == MOST_PLANS:
+                yield Prose("More changed plans are in the whole report.", "even")
+                return
+            shown += 1
+            one = by_name.get(name)
+            said = f"{SAID[one.verdict.word]}: " if one is not None else ""
+            both = {base: here[name], variant: there[name]}
+            yield both_plans(f"{said}{shortened(text_of(name))}", both, base, variant, open=shown <= 3)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} statements {'is' if part == 1 else 'are'}"
+
+
+def _rank(one: StatementVerdict | None) -> tuple[int, float]:
+    return (9, 0.0) if one is None else (ORDER.index(one.verdict.word), -one.share)
+
+
+def _default_blocks(measured: Measured) -> Iterator[Block]:
+    if measured.defaults is None or not (measured.defaults.changed or measured.defaults.only):
+        yield Prose("Every setting begins with the same value.")
+        return
+    yield from default_blocks(measured.results, measured.defaults)
+
+
+def _gap_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
+    yield Prose(
+        "Beside the checklist nothing was looked at but how these statements do on this data: not downtime, "
+        "not backups, replicas and jobs that are not in the log, and not other machines. Here the data is "
+        "freshly loaded, and most of it in memory after the first statements: a database that has grown for "
+        "years, is larger than its memory, or has many more users at a time may do otherwise."
+    )
+    if measured.gaps:
+        yield gap_table(measured.gaps)
+    if (without := emptiness_table(emptiness_in(measured.step))) is not None:
+        yield without
+    for text, names in decision.tried.servers.lacking.items():
+        yield Prose(f"PostgreSQL {text} was left out: it lacks {', '.join(names)}.", "bad")
+
+
+def _how(decision: Decision, measured: Measured) -> Iterator[Block]:
+    tried = decision.tried
+    question = tried.question
+    pace = (
+        "as fast as answers came"
+        if not question.speed
+        else "at the pace of the original"
+        if question.speed == 1
+        else f"at {numbers.significant(question.speed)} times the pace of the original"
+    )
+    margin = f"{100 * question.margin:.3g} %"
+    yield Prose(
+        f"Every version got the same data, then ANALYZE, and before each round a fresh copy of it. A round "
+        f"is all of it once, {pace}, on as many connections as there were. The versions took turns, so "
+        f"that what else this machine did hit them alike. Differences below {margin} count as none."
+    )
+    yield Prose(
+        "Slower, faster and the same are proven: among all statements that are called slower or faster, at "
+        "most one in twenty is so by chance. Not known means that these rounds cannot tell, and more may "
+        "(--minutes, --rounds)."
+    )
+    yield Prose(_alone(measured))
+    yield Prose(
+        f"All versions ran with the configuration {question.config}. Your own makes it yours: --config "
+        "FILE.conf. The whole report of the runs, with response times and the machine, lies beside this "
+        "page, in report/index.html."
+    )
+    yield Listing("Files", "\n".join(str(path) for path in (*question.dumps, *question.logs)))
+
+
+def _alone(measured: Measured) -> str:
+    text = (
+        "A statement may be slower because others, which are slower, hold what it needs: so each that the "
+        "rounds called slower or faster was executed alone after them, on the data that a round begins with "
+        "and with values of the log; what may change rows was rolled back, which leaves out the time of its "
+        "commit. Only where it is so alone, too, it is called slower or faster."
+    )
+    records = [
+        m.record.alone
+        for own in measured.step.by_variant.values()
+        for m in own.repeats
+        if m.record.alone is not None
+    ]
+    if not records:
+        return "No statement was executed alone: one that is slower may be so because of others beside it."
+    names = {one.name for record in records for one in record.statements}
+    executed = {one.name for record in records for one in record.statements if one.slices}
+    limit = max(record.budget_seconds for record in records)
+    return (
+        f"{text} {len(executed)} of {numbers.counted(len(names), 'statement')} were executed so, in "
+        f"{numbers.duration(max(record.seconds for record in records))} (at most "
+        f"{max(record.most_statements for record in records)} statements and {numbers.duration(limit)})."
+    )
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text that is long."""
+    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+
+
+__all__ = ["MARKS_OF_STATES", "sections", "shortened"]

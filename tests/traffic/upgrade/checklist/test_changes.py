@@ -1,0 +1,178 @@
+"""The table of changes between versions: well-formed, and every entry finds its example on a real server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.acquire import acquire
+from pgstrata.traffic.upgrade.checklist.changes import EVERY, Change, Code, beyond_table, changes, crossed
+from support.shop import SCHEMA, TRIGGER
+from support.steps import running
+
+VERSIONS = ("9.6", "10", "11", "12", "13", "14", "15", "16", "17", "18")
+SINCE = (EVERY, *VERSIONS[1:], "19")
+
+APPLICATION = (
+    "SELECT id, name FROM customers WHERE email = 'x' ORDER BY name LIMIT 10",
+    "INSERT INTO orders (id, customer_id, product_id, amount, day) VALUES (1, 2, 3, 4, '2024-08-01')",
+    "UPDATE customers SET name = 'postfix ! operator', orders = orders + 1 WHERE id = 7 -- WITH OIDS",
+    "SELECT date_trunc('month', day), sum(amount) FROM orders WHERE day > now() - interval '3 days'",
+    "SELECT p.name, count(*) FROM products p JOIN orders o ON o.product_id = p.id GROUP BY p.name",
+    "DELETE FROM orders WHERE NOT EXISTS (SELECT 1 FROM customers c WHERE c.id = customer_id)",
+    "BEGIN",
+    "SELECT note FROM orders WHERE note ~ '[a-z0-9-]+' AND state IN ('open', 'paid')",
+    "COPY audit.changes TO STDOUT",
+)
+"""What an application asks that meets none of the changes."""
+
+
+def entries(since: str) -> list[Change]:
+    return [one for one in changes() if one.since == since]
+
+
+def test_the_table_is_well_formed() -> None:
+    assert len({one.id for one in changes()}) == len(changes()) > 150
+    numbers = [SINCE.index(one.since) for one in changes()]
+    assert numbers == sorted(numbers)
+    for one in changes():
+        assert re.fullmatch(r"[a-z0-9-]+", one.id), one.id
+        assert one.title and one.act and not one.title.endswith("."), one.id
+        if one.since != EVERY and not one.section.startswith("pg_upgrade"):
+            of_version = f"Migration to Version {one.since}"
+            assert one.section == of_version or one.section.startswith("Changes: "), one.id
+        assert not one.values or one.settings, one.id
+        # What is looked for has an example, or says why it has none.
+        looked_for = not one.by_hand and one.effect != "default"
+        assert bool(one.plant or one.statement or one.unplanted) == looked_for, one.id
+        for setting in one.settings:
+            assert re.fullmatch(r"[a-z_]+", setting), one.id
+
+
+def test_versions_that_an_upgrade_crosses() -> None:
+    found = {one.since for one in crossed(130023, 170011)}
+    assert found == {EVERY, "14", "15", "16", "17"}
+    assert {one.since for one in crossed(90624, 100023)} == {EVERY, "10"}
+    assert {one.since for one in crossed(180006, 190000)} == {EVERY, "19"}
+    assert {one.since for one in crossed(170001, 170011)} == {EVERY}
+    # Of a version that is not in it the table says so.
+    assert beyond_table(190002) == "" and beyond_table(200000) == "19"
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in changes() if one.code and one.statement], ids=lambda one: one.id
+)
+def test_statements_that_meet_a_change_are_found(one: Change) -> None:
+    assert one.meets(Code(one.statement))
+    # In a comment, or as the text of a value, it is none; where texts are looked at, a comment still is.
+    assert not one.meets(Code(f"SELECT 1 /* {one.statement.replace('*/', '')} */"))
+    if not one.strings:
+        assert not one.meets(Code(f"SELECT E'{one.statement.replace(chr(39), chr(39) * 2)}'"))
+
+
+def test_an_application_meets_none() -> None:
+    wrong = [
+        (one.id, text) for one in changes() if not one.minor for text in APPLICATION if one.meets(Code(text))
+    ]
+    assert wrong == []
+
+
+def test_bodies_of_functions_are_read() -> None:
+    body = "BEGIN RETURN QUERY SELECT extract(epoch FROM now()); END"
+    (extract,) = [one for one in changes() if one.id == "extract-numeric"]
+    for text in (
+        f"CREATE FUNCTION f() RETURNS float8 LANGUAGE plpgsql AS $body$ {body} $body$",
+        f"CREATE OR REPLACE FUNCTION f() RETURNS float8 LANGUAGE plpgsql AS '{body}'",
+        f"CREATE FUNCTION g() RETURNS void LANGUAGE plpgsql AS $a$ BEGIN EXECUTE $b${body}$b$; END $a$",
+    ):
+        assert extract.meets(Code(text)), text
+    assert not extract.meets(Code(f"SELECT 'CREATE FUNCTION', $a$ -- {body}$a$"))
+
+
+# --- on servers -------------------------------------------------------------------------------
+
+
+@contextmanager
+def fresh(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
+    """An empty database, and what was planted beside it is gone afterwards."""
+    with cluster.connect() as admin:
+        admin.execute("DROP DATABASE IF EXISTS planted_there")
+        admin.execute("CREATE DATABASE planted_there TEMPLATE template0")
+        try:
+            with cluster.connect("planted_there") as connection:
+                yield connection
+                if connection.execute("SELECT 1 FROM pg_class WHERE relname = 'pg_subscription'").fetchone():
+                    for row in connection.execute("SELECT subname FROM pg_subscription").fetchall():
+                        connection.execute(f"ALTER SUBSCRIPTION {row[0]} SET (slot_name = NONE)".encode())
+                        connection.execute(f"DROP SUBSCRIPTION {row[0]}".encode())
+        finally:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'planted_there'"
+            )
+            for name in ("planted_there", "planted", "planted_mule"):
+                admin.execute(f"DROP DATABASE IF EXISTS {name}".encode())
+            for role in ("planted", "planted_owner", '"planted\nrole"'):
+                admin.execute(f"DROP ROLE IF EXISTS {role}".encode())
+
+
+def found_in(connection: psycopg.Connection[Any], one: Change) -> list[str]:
+    connection.execute("SET search_path = pg_catalog")
+    rows = [row[0] for query in one.queries() for row in connection.execute(query.encode()).fetchall()]
+    connection.execute("RESET search_path")
+    return rows
+
+
+def executed(connection: psycopg.Connection[Any], one: Change) -> str:
+    """What the server says of the example; empty where it takes it."""
+    try:
+        connection.execute("SET statement_timeout = '20s'")
+        for text in (one.plant, one.statement):
+            if text and not (text == one.statement and one.unplanted):
+                connection.execute(text.encode())
+    except psycopg.Error as error:
+        return str(error)
+    return ""
+
+
+def before(since: str) -> str:
+    return "17" if since == EVERY else "18" if since == "19" else VERSIONS[VERSIONS.index(since) - 1]
+
+
+@pytest.mark.server
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("since", SINCE)
+def test_every_example_is_found_on_a_server(since: str) -> None:
+    wrong: list[str] = []
+    planted = [one for one in entries(since) if (one.plant or one.statement) and not one.unplanted]
+    with running(acquire(f"pg:{before(since)}")) as old:
+        with fresh(old) as clean:
+            clean.execute(
+                SCHEMA.encode() if since not in ("10", "11", "12") else b"CREATE TABLE t (f int PRIMARY KEY)"
+            )
+            if since not in ("10", "11", "12"):
+                clean.execute(TRIGGER.encode())
+            for one in entries(since):
+                if not one.minor and (rows := found_in(clean, one)):
+                    wrong.append(f"{one.id}: found in a clean schema: {rows}")
+        for one in planted:
+            with fresh(old) as connection:
+                if said := executed(connection, one):
+                    wrong.append(f"{one.id}: {before(since)} refuses the example: {said}")
+                elif [*one.queries()]:
+                    rows = found_in(connection, one)
+                    if not any("planted" in row or "!@!" in row for row in rows):
+                        wrong.append(f"{one.id}: not found: {rows}")
+    if since in VERSIONS:
+        with running(acquire(f"pg:{since}")) as new:
+            for one in planted:
+                if one.effect in ("fails", "refused") and not one.loads:
+                    with fresh(new) as connection:
+                        if not executed(connection, one):
+                            wrong.append(f"{one.id}: {since} takes the example")
+    assert not wrong, "\n".join(wrong)
