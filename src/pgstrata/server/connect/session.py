@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.pq import TransactionStatus
 
 from pgstrata.errors import ServerError, server_said
 
@@ -109,20 +110,23 @@ def catalogs_only(session: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+def answering(
+    session: psycopg.Connection[Any], seconds: float, most_bytes: int | None = None
+) -> Iterator[None]:
     """For short questions: a server that leaves them unanswered for this long is given up, and so is one
-    whose answers take more than `MOST_ANSWER_BYTES` of memory.
+    whose answers take more than `most_bytes` of memory (`MOST_ANSWER_BYTES`).
 
     Raises ServerError, also for answers that make no sense and for errors that the block does not expect.
     """
+    limit = MOST_ANSWER_BYTES if most_bytes is None else most_bytes
     over = threading.Event()
     given_up: list[str] = []
 
     def watch() -> None:
-        until, most = time.monotonic() + seconds, _memory() + MOST_ANSWER_BYTES
+        until, most = time.monotonic() + seconds, _memory() + limit
         while not over.wait(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic()))):
             if _memory() > most:
-                given_up.append(f"the answer of the server takes more than {MOST_ANSWER_BYTES >> 20} MB")
+                given_up.append(f"the answer of the server takes more than {limit >> 20} MB")
             elif time.monotonic() >= until:
                 given_up.append(f"the server has not answered for {seconds:g} s")
             else:
@@ -138,8 +142,10 @@ def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None
     try:
         yield
     except (psycopg.Error, UnicodeError) as error:
-        if given_up:
+        # A question that is half answered leaves nothing to be asked on this session.
+        if given_up or session.info.transaction_status is TransactionStatus.ACTIVE:
             session.close()
+        if given_up:
             raise ServerError(given_up[0]) from error
         raise ServerError(f"the server does not answer as it should: {server_said(error)}") from error
     finally:
