@@ -1,4 +1,4 @@
-"""A study that is done in pieces counts what earlier pieces have found, also after a restart of the machine."""
+"""A study that is done in pieces counts what earlier pieces have found, a restart between them or not."""
 
 from __future__ import annotations
 

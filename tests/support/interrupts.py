@@ -113,6 +113,8 @@ class Study:
     begun: Counter[str] = field(default_factory=Counter)
     errors: list[BaseException] = field(default_factory=list)
     known: dict[str, float] = field(default_factory=dict)
+    pace: float = 1.0
+    """How many times slower than under its own load alone the study is of late."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def table(self) -> str:
@@ -286,7 +288,7 @@ def study(
                     return
                 command = min(found.commands, key=lambda one: found.begun[one.name])
                 found.begun[command.name] += 1
-                most = found.known.get(command.name, command.seconds * factor)
+                most = found.known.get(command.name, command.seconds * factor * found.pace)
                 after = found.draw.uniform(0, most)
                 pause = found.draw.uniform(0.25, 1.5) if found.draw.random() < 0.3 else None
                 group = found.draw.random() < 0.5
@@ -298,6 +300,7 @@ def study(
                     found.known[command.name] = min(seconds, most)
                     continue
                 found.strikes.append(made)
+                found.pace += 0.3 * (made.slowdown - found.pace)
                 ledger.add(asdict(made))
                 say(f"{len(found.strikes)}/{number} {made}")
 
