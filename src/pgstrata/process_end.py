@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
 """How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
@@ -17,6 +19,7 @@ CLEAR_SECONDS = 0.4
 """How long folders are cleared after that."""
 
 _allowed = False
+_others: list[Callable[[], None]] = []
 
 
 def allow_process_end() -> None:
@@ -36,3 +39,24 @@ def call_after(seconds: float, end: Callable[[], None]) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+
+
+@contextmanager
+def ends_with_process(end: Callable[[], None]) -> Iterator[None]:
+    """Has `end` called where this process ends before it is clean: for processes that would outlive it."""
+    _others.append(end)
+    try:
+        yield
+    finally:
+        _others.remove(end)
+
+
+def end_process(words: str, code: int, *ends: Callable[[], None]) -> None:
+    """Ends this process at once, with everything that would outlive it, and says so on standard error."""
+    # No file object: another thread may be in the middle of writing to it.
+    with suppress(OSError):
+        os.write(2, f"{words}\n".encode())
+    for end in (*_others, *ends):
+        with suppress(Exception):
+            end()
+    os._exit(code)

@@ -244,7 +244,9 @@ def _faults(
         # The same command would clear these: it has results in a folder of its own.
         for folder in room.results.rglob("*.building"):
             room.next_start(folder.parents[3])
-    yield from room.left_after(slowdown)
+    if left := room.left_after(slowdown):
+        yield from left
+        yield f"said: {room.said[-300:]}"
 
 
 def _send(running: subprocess.Popen[bytes], group: bool) -> None:
