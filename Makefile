@@ -63,6 +63,7 @@ test-python: setup
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 slow: setup
+	PGSTRATA_ARCHIVES=$(ARCHIVES) cargo test --release --locked -p pgstrata-tools hostile
 	PGSTRATA_KILLS=$(KILLS) PGSTRATA_MALFORMED=$(MALFORMED) PGSTRATA_ARCHIVES=$(ARCHIVES) \
 		PGSTRATA_INTERRUPTS=$(INTERRUPTS) PGSTRATA_ATTACKS=$(ATTACKS) \
 		PGSTRATA_STUDY_STATE=$(STATE) PGSTRATA_STUDY_HOURS=$(HOURS) $(BIN)/pytest -m slow
