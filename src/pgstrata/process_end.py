@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
 """How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
@@ -19,6 +21,7 @@ CLEAR_SECONDS = 0.4
 """How long folders are cleared after that."""
 
 _allowed = False
+_threads_left = False
 _others: list[Callable[[], None]] = []
 
 
@@ -59,4 +62,21 @@ def end_process(words: str, code: int, *ends: Callable[[], None]) -> None:
     for end in (*_others, *ends):
         with suppress(Exception):
             end()
+    os._exit(code)
+
+
+def leave_thread_behind() -> None:
+    """Notes that a thread is still in the code of a library, which cannot be told to end."""
+    global _threads_left
+    _threads_left = True
+
+
+def exit_process(code: int) -> NoReturn:
+    """Ends the program. A thread that was left behind is not waited for, and no library cleans up under it:
+    what OpenSSL frees at the end, libpq may still compute with."""
+    if not _threads_left:
+        sys.exit(code)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

@@ -18,7 +18,7 @@ from pgstrata.cli.ctrl_c import take_ctrl_c
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import Interrupted, PgstrataError, UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.process_end import allow_process_end
+from pgstrata.process_end import allow_process_end, exit_process
 
 EPILOG = (
     "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "
@@ -104,4 +104,4 @@ def main() -> None:
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()
     take_ctrl_c()
-    sys.exit(invoke())
+    exit_process(invoke())

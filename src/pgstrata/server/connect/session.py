@@ -17,6 +17,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.process_end import leave_thread_behind
 
 CONFINED = "pgstrata_app"
 """Role of connections that must not leave the database; made by what uses it (`workload.custom.confined`)."""
@@ -76,6 +77,7 @@ def within(seconds: float, connect: Callable[[], Session]) -> Session:
         answer = answers.get(timeout=seconds)
     except queue.Empty:
         is_given_up.set()
+        leave_thread_behind()
         raise ServerError(
             f"connecting is not done after {seconds:g} s (connect_timeout): the server lets libpq compute, "
             "perhaps billions of rounds of SCRAM's hash",
@@ -83,6 +85,7 @@ def within(seconds: float, connect: Callable[[], Session]) -> Session:
         ) from None
     except BaseException:
         is_given_up.set()
+        leave_thread_behind()
         raise
     if isinstance(answer, BaseException):
         raise answer
@@ -107,6 +110,10 @@ def catalogs_only(session: psycopg.Connection[Any]) -> Iterator[None]:
     finally:
         with contextlib.suppress(psycopg.Error):  # of a session that has ended
             session.execute("RESET search_path", prepare=False)
+
+
+_NO_SENSE = (ValueError, TypeError, LookupError, ArithmeticError)
+"""What becomes of rows and columns of which none was asked for."""
 
 
 @contextlib.contextmanager
@@ -141,7 +148,7 @@ def answering(
     threading.Thread(target=watch, name="pgstrata-answering", daemon=True).start()
     try:
         yield
-    except (psycopg.Error, UnicodeError) as error:
+    except (psycopg.Error, *_NO_SENSE) as error:
         # A question that is half answered leaves nothing to be asked on this session.
         if given_up or session.info.transaction_status is TransactionStatus.ACTIVE:
             session.close()
