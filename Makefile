@@ -19,6 +19,9 @@ ARCHIVES ?= 10000
 # How often it interrupts commands by Ctrl-C, and how often another user attacks each of them.
 INTERRUPTS ?= 1000
 ATTACKS ?= 2
+# With STATE=FOLDER the studies of interrupts, attacks and accidents go on there, each for so many hours at once.
+STATE ?=
+HOURS ?= 10
 
 .PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference setup clean
 
@@ -26,7 +29,7 @@ help:
 	@echo "make demo    compare PostgreSQL 12 and 17 at three steps (100 seconds, once it is set up)"
 	@echo "make quick   ruff, mypy and the tests that need no server and no compiled program (a minute)"
 	@echo "make test    run every test"
-	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2)"
+	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2; in pieces with STATE=FOLDER HOURS=1)"
 	@echo "make check   formatters and linters"
 	@echo "make schemas write docs/driver-*.schema.json anew"
 	@echo "make reference  write docs/reference/*.md anew from the program"
@@ -60,8 +63,10 @@ test-python: setup
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 slow: setup
+	PGSTRATA_ARCHIVES=$(ARCHIVES) cargo test --release --locked -p pgstrata-tools hostile
 	PGSTRATA_KILLS=$(KILLS) PGSTRATA_MALFORMED=$(MALFORMED) PGSTRATA_ARCHIVES=$(ARCHIVES) \
-		PGSTRATA_INTERRUPTS=$(INTERRUPTS) PGSTRATA_ATTACKS=$(ATTACKS) $(BIN)/pytest -m slow
+		PGSTRATA_INTERRUPTS=$(INTERRUPTS) PGSTRATA_ATTACKS=$(ATTACKS) \
+		PGSTRATA_STUDY_STATE=$(STATE) PGSTRATA_STUDY_HOURS=$(HOURS) $(BIN)/pytest -m slow
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ TABLE = "looks into the table of settings by version, which `known.py` corrects 
 FORM = "how a number of a version is written"
 WORDS = "words of a message, or a label"
 NO_SERVER = "no version of PostgreSQL"
-OLD_TREES = "the table of what old trees need: an edit applies only where its pattern is in the tree"
+OLD_TREES = "in which trees to look for what old ones need; what stands in the tree decides"
 
 ALLOWED = {
     ("search/bisect/state.py", "state.version != VERSION"): NO_SERVER,
@@ -57,7 +57,6 @@ ALLOWED = {
         "how long a build takes is estimated by the last one of the same version"
     ),
     ("source/git.py", "version is None"): NO_SERVER,
-    ("source/mend.py", "last < 100000"): FORM,
     ("source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
     ("source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,
     ("source/tree.py", "version is None"): NO_SERVER,

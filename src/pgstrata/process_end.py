@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
 """How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
@@ -17,6 +21,8 @@ CLEAR_SECONDS = 0.4
 """How long folders are cleared after that."""
 
 _allowed = False
+_threads_left = False
+_others: list[Callable[[], None]] = []
 
 
 def allow_process_end() -> None:
@@ -36,3 +42,41 @@ def call_after(seconds: float, end: Callable[[], None]) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+
+
+@contextmanager
+def ends_with_process(end: Callable[[], None]) -> Iterator[None]:
+    """Has `end` called where this process ends before it is clean: for processes that would outlive it."""
+    _others.append(end)
+    try:
+        yield
+    finally:
+        _others.remove(end)
+
+
+def end_process(words: str, code: int, *ends: Callable[[], None]) -> None:
+    """Ends this process at once, with everything that would outlive it, and says so on standard error."""
+    # No file object: another thread may be in the middle of writing to it.
+    with suppress(OSError):
+        os.write(2, f"{words}\n".encode())
+    for end in (*_others, *ends):
+        with suppress(Exception):
+            end()
+    os._exit(code)
+
+
+def leave_thread_behind() -> None:
+    """Notes that a thread is still in the code of a library, which cannot be told to end."""
+    global _threads_left
+    _threads_left = True
+
+
+def exit_process(code: int) -> NoReturn:
+    """Ends the program. A thread that was left behind is not waited for, and no library cleans up under it:
+    what OpenSSL frees at the end, libpq may still compute with."""
+    if not _threads_left:
+        sys.exit(code)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

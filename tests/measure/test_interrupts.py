@@ -85,9 +85,9 @@ WAITS = """
 import os, signal, threading, time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pgstrata.measure.interrupt import Interrupted, Interrupts
-begun = time.monotonic()
 with ThreadPoolExecutor() as pool, Interrupts():
     import pgstrata.store.tables, polars
+    begun = time.monotonic()
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
         wait([pool.submit(time.sleep, 6)])

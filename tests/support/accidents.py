@@ -9,14 +9,16 @@ import contextlib
 import random
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
 from support.commands import Command
 from support.kills import CLEAN_SECONDS, Room
+from support.ledger import Ledger
 
 FULL, KILLED = "full disk", "killed process"
 VICTIMS = (
@@ -108,7 +110,7 @@ def meet(room: Room, command: Command, kind: str, after: float, draw: random.Ran
                 with contextlib.suppress(psutil.Error):
                     name = f"{victim.name()} {' '.join(victim.cmdline()[1:3])[:60]}"
                     victim.kill()
-            code = running.wait(CLEAN_SECONDS + 10 * command.seconds)
+            code = _ended(running, CLEAN_SECONDS + 10 * command.seconds)
     finally:
         if running.poll() is None:
             running.kill()
@@ -117,12 +119,21 @@ def meet(room: Room, command: Command, kind: str, after: float, draw: random.Ran
     faults = list(_faults(room, command, code, said))
     sentence = next((line for line in said.splitlines()[::-1] if "error" in line or "failed" in line), "")
     again = room.start(*command.arguments, **command.env)
-    follows = again.wait(CLEAN_SECONDS + 30 * command.seconds)
+    follows = _ended(again, CLEAN_SECONDS + 30 * command.seconds)
     # Of a command that was over in time the results are there, which some refuse to make again.
     if follows not in (command.codes if code not in command.codes else (*command.codes, 2)):
         faults.append(f"the same command ends with {follows}: {room.said[-400:]}")
     faults += room.left_after(3)
     return Accident(command.name, kind, after, name, code, sentence[:160], tuple(faults))
+
+
+def _ended(running: subprocess.Popen[bytes], seconds: float) -> int:
+    """The exit code of a command, that of a kill where it does not end in time."""
+    try:
+        return running.wait(seconds)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        return running.wait()
 
 
 def _faults(room: Room, command: Command, code: int, said: str) -> Iterator[str]:
@@ -142,15 +153,17 @@ def study(
     seed: int,
     factor: float,
     say: Callable[[str], None],
-    stop: Callable[[], bool] = lambda: False,
+    ledger: Ledger,
 ) -> Tally:
-    """Lets `number` accidents happen, each command in turn, at moments drawn at random."""
-    draw, tally, begun = random.Random(seed), Tally(), 0
+    """Lets `number` accidents happen in all pieces, each kind to each command in turn, at moments drawn at
+    random."""
+    draw, tally = random.Random(seed), Tally()
+    tally.accidents += [Accident(**{**one, "faults": tuple(one["faults"])}) for one in ledger.before]
     known: dict[str, float] = {}
-    while len(tally.accidents) < number and not stop():
-        command = commands[begun % len(commands)]
-        kind = (FULL, KILLED)[begun // len(commands) % 2]
-        begun += 1
+    met = Counter((one.command, one.kind) for one in tally.accidents)
+    turns = [(command, kind) for kind in (FULL, KILLED) for command in commands]
+    while len(tally.accidents) < number and not ledger.over():
+        command, kind = min(turns, key=lambda turn: met[turn[0].name, turn[1]])
         after = draw.uniform(0, known.get(command.name, command.seconds * factor))
         at = time.monotonic()
         made = meet(room, command, kind, after, draw)
@@ -159,5 +172,7 @@ def study(
             known[command.name] = min(after, time.monotonic() - at)
             continue
         tally.accidents.append(made)
+        met[command.name, kind] += 1
+        ledger.add(asdict(made))
         say(f"{len(tally.accidents)}/{number} {made}")
     return tally

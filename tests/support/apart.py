@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,11 +99,18 @@ class Attack:
         self.names: set[str] = set()
 
     def add(self, command: str, tally: dict[str, Any]) -> None:
-        for what, number in tally["count"].items():
+        faults = [f"{command}: read {secret} in {where}" for where, secret in tally["secrets"].items()]
+        faults += [f"{command}: {answer}" for answer in tally["answers"]]
+        self.take(tally["count"], faults, tally["names"])
+
+    def take(self, count: Mapping[str, int], faults: Sequence[str], names: Sequence[str]) -> None:
+        """Adds what came of one attack."""
+        for what, number in count.items():
             self.count[what] = self.count.get(what, 0) + number
-        self.faults += [f"{command}: read {secret} in {where}" for where, secret in tally["secrets"].items()]
-        self.faults += [f"{command}: {answer}" for answer in tally["answers"]]
-        self.names |= {name for name in tally["names"] if len(self.names) < 1000}
+        self.faults += faults
+        for name in names:
+            if len(self.names) < 1000:
+                self.names.add(name)
 
     def table(self) -> str:
         return "\n".join(f"{number:>9,} {what}" for what, number in sorted(self.count.items()))

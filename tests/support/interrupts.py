@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -11,15 +12,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
 from support.commands import RESULTS, Command, Workshop
 from support.kills import CLEAN_SECONDS, INT, Room
+from support.ledger import Ledger
 
 FIRST_SECONDS, SECOND_SECONDS = 5.0, 1.0
 """A command ends so soon after the first SIGINT, and after a second one."""
@@ -29,11 +32,14 @@ CUT_SHORT = "the next start removes what is left"
 
 
 class Load:
-    """Processes that are busy at the priority of pgstrata, and how much of a CPU each of them gets."""
+    """Processes that are busy at the priority of pgstrata, and how much of a CPU each of them gets.
 
-    def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    number: how many there would be without other programs, which may take the place of some.
+    """
+
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], number: int) -> None:
         self._processes = [psutil.Process(process.pid) for process in processes]
-        self._expected = min(1.0, len(os.sched_getaffinity(0)) / (len(processes) + 1))
+        self._expected = min(1.0, len(os.sched_getaffinity(0)) / (number + 1))
 
     def cpu_seconds(self) -> float:
         """CPU time of one of them until now, on average."""
@@ -47,11 +53,12 @@ class Load:
 
 
 @contextmanager
-def load(number: int) -> Iterator[Load]:
-    """Keeps `number` processes busy."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+def load(number: int, started: int | None = None) -> Iterator[Load]:
+    """Keeps `started` processes busy, all `number` of them without."""
+    many = number if started is None else min(started, number)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(many)]
     try:
-        yield Load(busy)
+        yield Load(busy, number)
     finally:
         for process in busy:
             process.kill()
@@ -61,11 +68,16 @@ def load(number: int) -> Iterator[Load]:
 
 @dataclass(frozen=True)
 class Strike:
-    """An interrupted command. after: seconds from its start to the first SIGINT; pause: to the second one,
-    None without; raw_seconds: from the last SIGINT to the end; slowdown: by programs that are no part of the
-    load of the study; faults: what was wrong, each in a few words."""
+    """An interrupted command.
+
+    moment: what it was doing; load: of the machine, average of the last minute; after: seconds from its start
+    to the first SIGINT; pause: to the second one, None without; raw_seconds: from the last SIGINT to the end;
+    slowdown: by programs that are no part of the load of the study; faults: what was wrong, in a few words.
+    """
 
     command: str
+    moment: str
+    load: float
     after: float
     pause: float | None
     group: bool
@@ -85,8 +97,8 @@ class Strike:
         cut = ", cut short" if self.is_cut_short else ""
         wrong = "; ".join(self.faults) or "nothing left"
         return (
-            f"{self.command}: {to} after {self.after:.2f} s{second}; ended after {self.seconds:.2f} s "
-            f"(by the clock {self.raw_seconds:.2f} s){cut}; {wrong}"
+            f"{self.command}: {to} after {self.after:.2f} s ({self.moment}){second}; ended after "
+            f"{self.seconds:.2f} s (by the clock {self.raw_seconds:.2f} s){cut}; {wrong}"
         )
 
 
@@ -98,9 +110,11 @@ class Study:
     draw: random.Random
     strikes: list[Strike] = field(default_factory=list)
     late: int = 0
-    begun: int = 0
+    begun: Counter[str] = field(default_factory=Counter)
     errors: list[BaseException] = field(default_factory=list)
     known: dict[str, float] = field(default_factory=dict)
+    pace: float = 1.0
+    """How many times slower than under its own load alone the study is of late."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def table(self) -> str:
@@ -114,12 +128,19 @@ class Study:
                 f"{name or 'all':<18}{len(once):>6}{_at(once, 0.5)}{_at(once, 0.99)}{_at(once, 1)}"
                 f"{len(twice):>7}{_at(twice, 0.5)}{_at(twice, 1)}"
             )
+        quick = (f"{share} {limit} s: {100 * sum(s <= limit for s in seconds) / max(1, len(seconds)):.1f} %"
+                 for share, limit, seconds in self._limits())  # fmt: skip
+        lines.append("ended within " + ", ".join(quick))
         faults = sum(bool(strike.faults) for strike in self.strikes)
         cut = sum(strike.is_cut_short for strike in self.strikes)
         lines.append(
             f"{len(self.strikes)} interrupts, {self.late} too late, {cut} cut short, {faults} with faults"
         )
         return "\n".join(lines)
+
+    def _limits(self) -> Iterator[tuple[str, float, list[float]]]:
+        yield "once", FIRST_SECONDS, [one.seconds for one in self.strikes if one.pause is None]
+        yield "twice", SECOND_SECONDS, [one.seconds for one in self.strikes if one.pause is not None]
 
 
 def _at(seconds: Sequence[float], share: float) -> str:
@@ -142,9 +163,15 @@ def strike(
         except subprocess.TimeoutExpired:
             pass
         else:
-            assert code in command.codes, f"{command.name}: exit code {code}\n{room.said}"
-            return None, time.monotonic() - begun
+            took = time.monotonic() - begun
+            if code in command.codes:
+                return None, took
+            fault = f"ended by itself with exit code {code}: {room.said[-1500:]}"
+            return Strike(
+                command.name, "", os.getloadavg()[0], took, None, group, 0.0, 1.0, False, (fault,)
+            ), took
         room.look()
+        moment = _moment(room, running)
         at, again, used = time.monotonic(), None, busy.cpu_seconds()
         _send(running, group)
         if pause is not None:
@@ -169,10 +196,32 @@ def strike(
     is_cut_short = CUT_SHORT in room.said
     faults = list(_faults(room, command, code, seconds / slowdown, slowdown, again is not None, is_cut_short))
     second = pause if again is not None else None
-    made = Strike(command.name, after, second, group, seconds, slowdown, is_cut_short, tuple(faults))
+    made = Strike(
+        command.name,
+        moment,
+        os.getloadavg()[0],
+        after,
+        second,
+        group,
+        seconds,
+        slowdown,
+        is_cut_short,
+        tuple(faults),
+    )
     if faults:
         room.next_start()
     return made, time.monotonic() - begun
+
+
+def _moment(room: Room, running: subprocess.Popen[bytes]) -> str:
+    """What a command is doing: the programs that it has started, and what it has said last."""
+    names: Counter[str] = Counter()
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(running.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                names[process.name()] += 1
+    said = (room.said.strip().splitlines() or ["nothing said"])[-1]
+    return f"{', '.join(sorted(names)) or 'alone'}: {said[:80]}"
 
 
 def _faults(
@@ -195,7 +244,9 @@ def _faults(
         # The same command would clear these: it has results in a folder of its own.
         for folder in room.results.rglob("*.building"):
             room.next_start(folder.parents[3])
-    yield from room.left_after(slowdown)
+    if left := room.left_after(slowdown):
+        yield from left
+        yield f"said: {room.said[-300:]}"
 
 
 def _send(running: subprocess.Popen[bytes], group: bool) -> None:
@@ -221,20 +272,25 @@ def study(
     seed: int,
     say: Callable[[str], None],
     factor: float,
-    stop: Callable[[], bool] = lambda: False,
+    ledger: Ledger,
 ) -> Study:
-    """Interrupts `number` times, each command as often as any other, at moments drawn at random, in every
-    room beside the others. factor: how many times as long as on an idle machine commands take here."""
+    """Interrupts `number` times in all pieces, at moments drawn at random, in every room beside the others.
+
+    Each command is interrupted as often as any other. factor: how many times as long as on an idle machine
+    commands take here.
+    """
     found = Study(shop.commands, random.Random(seed))
+    found.strikes += [Strike(**{**one, "faults": tuple(one["faults"])}) for one in ledger.before]
+    found.begun.update(one.command for one in found.strikes)
 
     def lane(room: Room) -> None:
         while True:
             with found.lock:
-                if found.begun >= number or stop():
+                if found.begun.total() >= number or ledger.over():
                     return
-                command = found.commands[found.begun % len(found.commands)]
-                found.begun += 1
-                most = found.known.get(command.name, command.seconds * factor)
+                command = min(found.commands, key=lambda one: found.begun[one.name])
+                found.begun[command.name] += 1
+                most = found.known.get(command.name, command.seconds * factor * found.pace)
                 after = found.draw.uniform(0, most)
                 pause = found.draw.uniform(0.25, 1.5) if found.draw.random() < 0.3 else None
                 group = found.draw.random() < 0.5
@@ -242,10 +298,12 @@ def study(
             with found.lock:
                 if made is None:
                     found.late += 1
-                    found.begun -= 1
+                    found.begun[command.name] -= 1
                     found.known[command.name] = min(seconds, most)
                     continue
                 found.strikes.append(made)
+                found.pace += 0.3 * (made.slowdown - found.pace)
+                ledger.add(asdict(made))
                 say(f"{len(found.strikes)}/{number} {made}")
 
     def guarded(room: Room) -> None:

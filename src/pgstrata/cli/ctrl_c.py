@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
 import time
+from functools import partial
 from types import FrameType
 
-from pgstrata.process_end import CLEAR_SECONDS, FIRST_SECONDS, SAME_SECONDS, SECOND_SECONDS, call_after
+from pgstrata.process_end import (
+    CLEAR_SECONDS,
+    FIRST_SECONDS,
+    SAME_SECONDS,
+    SECOND_SECONDS,
+    call_after,
+    end_process,
+)
 
 
 class CtrlC:
@@ -38,12 +44,13 @@ def take_ctrl_c() -> None:
 
 
 def _end() -> None:
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        print("cleaning up takes too long: the next start removes what is left", file=sys.stderr, flush=True)
     # Only a command that has a cluster has loaded this.
-    if guard := sys.modules.get("pgstrata.server.system.guard"):
-        guard.end_claimed(CLEAR_SECONDS)
-    os._exit(128 + signal.SIGINT)
+    guard = sys.modules.get("pgstrata.server.system.guard")
+    end_process(
+        "cleaning up takes too long: the next start removes what is left",
+        128 + signal.SIGINT,
+        *([partial(guard.end_claimed, CLEAR_SECONDS)] if guard else []),
+    )
 
 
 __all__ = ["CtrlC", "take_ctrl_c"]

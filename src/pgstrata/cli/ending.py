@@ -8,7 +8,7 @@ import shlex
 import sys
 import traceback
 
-from pgstrata.errors import PgstrataError, harmless
+from pgstrata.errors import PgstrataError, harmless, server_said
 from pgstrata.suggest import nearest
 
 MOST_TEXT = 10_000
@@ -47,6 +47,13 @@ def report_error(error: Exception) -> int:
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         _print(f"{name}{error.strerror or error}", "")
+        return 1
+    if any(cls.__module__.partition(".")[0] == "psycopg" for cls in type(error).__mro__):
+        # It depends on the server, which may be none of PostgreSQL's: no word of a defect here.
+        _print(
+            f"the server does not answer as it should: {server_said(error)}",
+            "is it the server that you meant? PGSTRATA_TRACE=1 shows what it was asked",
+        )
         return 1
     _print(
         f"unexpected {type(error).__name__}: {error}",

@@ -18,7 +18,7 @@ from pgstrata.cli.ctrl_c import take_ctrl_c
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import Interrupted, PgstrataError, UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.process_end import allow_process_end
+from pgstrata.process_end import allow_process_end, exit_process
 
 EPILOG = (
     "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "
@@ -58,6 +58,15 @@ def _root(
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; errors are printed, never raised."""
     try:
+        return _invoke(arguments)
+    except KeyboardInterrupt:
+        return 130  # also while an error was being printed
+    except Interrupted as interrupted:
+        return interrupted.exit_code
+
+
+def _invoke(arguments: Sequence[str] | None) -> int:
+    try:
         code = app(
             args=_plain(list(sys.argv[1:] if arguments is None else arguments)),
             prog_name="pgstrata",
@@ -71,8 +80,6 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         # Of a command that has nothing to say about it: it has cleaned up on the way.
         print("stopped", file=sys.stderr)
         return interrupted.exit_code
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # Whoever read our output has enough; nothing is left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -97,4 +104,4 @@ def main() -> None:
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()
     take_ctrl_c()
-    sys.exit(invoke())
+    exit_process(invoke())

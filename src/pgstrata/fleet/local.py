@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 from distributed import Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
@@ -24,6 +27,7 @@ from pgstrata.fleet.certificates import make_certificates
 from pgstrata.fleet.machine import NAME
 from pgstrata.fleet.perform import PRELOAD, RESOURCE
 from pgstrata.fleet.private_folder import private_folder
+from pgstrata.process_end import ends_with_process
 
 MOST = 256
 
@@ -81,6 +85,7 @@ def local_fleet(number: int, preload: Sequence[str] = ()) -> Iterator[str]:
         }
         settings = {**QUIET, **certificates.settings(), "temporary-directory": str(folder)}
         with (
+            ends_with_process(_kill_workers),
             dask.config.set(settings),
             _loop_without_interrupts() as loop,
             SpecCluster(
@@ -88,6 +93,16 @@ def local_fleet(number: int, preload: Sequence[str] = ()) -> Iterator[str]:
             ) as cluster,
         ):
             yield str(cluster.scheduler_address)
+
+
+def _kill_workers() -> None:
+    """Kills the workers and what they have started; servers among it end with their parent, too."""
+    for worker in multiprocessing.active_children():
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(worker.pid)
+            for process in [found, *found.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pgstrata.process_end import (
     SAME_SECONDS,
     SECOND_SECONDS,
     call_after,
+    end_process,
     may_end_process,
 )
 from pgstrata.server.system.guard import end_claimed
@@ -98,11 +99,11 @@ class Interrupts:
 
     def _end(self) -> None:
         """Ends this process although it is not done with cleaning up."""
-        self._tell("cleaning up takes too long: servers are killed, the next start removes what is left")
-        end_claimed(CLEAR_SECONDS)
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(128 + (self.caught or signal.SIGTERM))
+        end_process(
+            "cleaning up takes too long: servers are killed, the next start removes what is left",
+            128 + (self.caught or signal.SIGTERM),
+            partial(end_claimed, CLEAR_SECONDS),
+        )
 
     def _on_ignored(self, what: sys.UnraisableHookArgs) -> None:
         """Called for exceptions that Python cannot raise: a signal may come in a finalizer or the callback of

@@ -25,11 +25,8 @@ from typing import Any, Literal
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
-from pgstrata.server.system.account import Account, server_account
-from pgstrata.server.system.process import server_env
-
-_SECONDS = 30.0
-"""How long a program may take to answer."""
+from pgstrata.server.system.account import server_account
+from pgstrata.server.system.isolation import probe
 
 _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 # postgres.bki: `create pg_class 1259 bootstrap … ( oid = oid , relname = name , … )`, and the rows of a table
@@ -265,22 +262,8 @@ class Programs:
         return answer.stdout
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        account: Account | None = server_account()
-        who: dict[str, Any] = {}
-        if account is not None:
-            who = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
         try:
-            return subprocess.run(
-                [str(self.bin_dir / program), *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                cwd="/",
-                env=server_env(),
-                timeout=_SECONDS,
-                **who,
-            )
+            return probe([self.bin_dir / program, *arguments])
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{self.bin_dir / program} does not run: {error}") from error
 

@@ -1,8 +1,9 @@
 """What old trees need on today's compilers: the table `old.toml`, applied to a copy.
 
-A need holds for a range of versions, and for compilers or programs from a release on. It adds flags, or
-edits files: a pattern that a file does not hold (any more) changes nothing, since point releases took
-over many of these changes.
+A need holds for compilers or programs from a release on, and where the tree itself shows it: flags are
+added by what stands in a file, an edit applies where its pattern does. Point releases took over many of these
+changes, and development trees carry the next version's number before they have its code, so the versions of a
+need only say in which trees to look; they end with the version after the last one that needs it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pgstrata.files.ownership import read_small
 from pgstrata.server.find.model import version_number
 from pgstrata.server.system.compiler import Compiler
 from pgstrata.server.system.isolation import probe
 from pgstrata.store.record import MendRecord
+
+MOST_BYTES = 8 << 20
+"""Of a file that shows what a tree needs; a configure of PostgreSQL has 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,28 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Sign:
+    """What a tree shows by the text of a file. find: a regular expression."""
+
+    file: str
+    find: str
+
+    def stands_in(self, tree: Path) -> bool:
+        """Returns whether the file is there and holds it."""
+        path = tree / self.file
+        if path.is_symlink() or not path.is_file():
+            return False
+        return re.search(self.find, read_small(path, MOST_BYTES), re.MULTILINE) is not None
+
+
+@dataclass(frozen=True)
 class Need:
     """A line of the table.
 
-    first, last: versions as the server counts, the last one included. since: `gcc 8`, `clang 6`,
-    `flex 2.6`: holds with this program from this release on; any one of several, always where empty.
+    first, last: versions of trees to look into, as the server counts, the last one included. since:
+    `gcc 8`, `clang 6`, `flex 2.6`: holds with this program from this release on; any one of several, always
+    where empty.
+    if_found, unless_found: flags are added to a tree that shows all of these and none of those.
     """
 
     name: str
@@ -48,6 +70,16 @@ class Need:
     since: tuple[tuple[str, tuple[int, ...]], ...]
     flags: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+    if_found: tuple[Sign, ...] = ()
+    unless_found: tuple[Sign, ...] = ()
+
+    def adds_flags_to(self, tree: Path) -> bool:
+        """Returns whether a tree shows that it needs the flags."""
+        return (
+            bool(self.flags)
+            and all(sign.stands_in(tree) for sign in self.if_found)
+            and not any(sign.stands_in(tree) for sign in self.unless_found)
+        )
 
     def record(self) -> MendRecord:
         """As a run has it."""
@@ -63,8 +95,8 @@ def needs() -> tuple[Need, ...]:
 
 def _need(name: str, keys: Mapping[str, Any]) -> Need:
     last = version_number(keys["last"])
-    # `last = "9.4"` means all of 9.4.
-    if last % 100 == 0 and last < 100000:
+    # `last = "9.4"` means all of 9.4, `"10"` all of 10.
+    if last % 100 == 0:
         last += 99
     since = []
     for text in keys.get("since", ()):
@@ -78,11 +110,13 @@ def _need(name: str, keys: Mapping[str, Any]) -> Need:
         tuple(since),
         tuple(keys.get("flags", ())),
         tuple(Edit(**edit) for edit in keys.get("edits", ())),
+        tuple(Sign(**sign) for sign in keys.get("if_found", ())),
+        tuple(Sign(**sign) for sign in keys.get("unless_found", ())),
     )
 
 
 def needed(version_num: int, compiler: Compiler) -> list[Need]:
-    """The lines that hold for a version with this compiler and the programs of this machine."""
+    """The lines to look at in a tree of a version with this compiler and the programs of this machine."""
     return [
         need
         for need in needs()
@@ -112,11 +146,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def apply_edits(tree: Path, wanted: Sequence[Need]) -> list[Need]:
-    """Edits the copy of a tree. Returns the lines that changed something or add flags."""
+    """Edits the copy of a tree. Returns the lines that changed something or whose flags it needs."""
+    with_flags = [need for need in wanted if need.adds_flags_to(tree)]
     done = []
     for need in wanted:
         changed = [_edit(tree, edit) for edit in need.edits]
-        if need.flags or any(changed):
+        if need in with_flags or any(changed):
             done.append(need)
     return done
 
@@ -134,4 +169,4 @@ def _edit(tree: Path, edit: Edit) -> bool:
     return changed
 
 
-__all__ = ["Edit", "Need", "apply_edits", "needed", "needs"]
+__all__ = ["Edit", "Need", "Sign", "apply_edits", "needed", "needs"]

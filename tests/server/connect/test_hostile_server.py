@@ -139,6 +139,32 @@ def administer(server: Hostile) -> str:
     return said
 
 
+def ask(server: Hostile, place: Path, *arguments: str) -> str:
+    """What a command that asks this server first of all says of it."""
+    command = [sys.executable, "-m", "pgstrata", *arguments]
+    begun = time.monotonic()
+    done = subprocess.run(
+        command, cwd=place, env=environment(), capture_output=True, text=True, errors="replace", timeout=LIMIT
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert time.monotonic() - begun < LIMIT
+    check(said)
+    return said
+
+
+def run_on_it(server: Hostile, place: Path) -> str:
+    """`pgstrata run` on this server."""
+    return ask(server, place, "run", "--server", f"dsn:{server.url}", "--workload", "pgbench", "--no-report")
+
+
+def capture_statistics(server: Hostile, place: Path) -> str:
+    """`pgstrata capture --from-statistics` of this server."""
+    return ask(
+        server, place, "capture", "--from-statistics", server.url, "-o", str(server.folder / "made.traffic")
+    )
+
+
 def bench(server: Hostile, place: Path) -> tuple[int, str]:
     """`pgstrata bench` for a second against this server; one Ctrl-C ends it where it goes on beyond that."""
     script, output = server.folder / "s.sql", server.folder / "said"
@@ -206,6 +232,18 @@ def test_bench_ends_with_a_sentence(place: Path, name: str) -> None:
         code, said = bench(server, place)
     assert code == 1 and said.count("error:") == 1
     assert len(said) < 10_000
+
+
+@pytest.mark.parametrize("name", ["no answer", "copies both ways", "messages that nobody knows"])
+@pytest.mark.parametrize(
+    "command", [run_on_it, capture_statistics, lambda server, place: bench(server, place)]
+)
+def test_what_a_command_asks_first_is_answered_or_it_ends(
+    place: Path, name: str, command: Callable[[Hostile, Path], Any]
+) -> None:
+    """None of them tells the server its application's name, so each has to ask whether it has one."""
+    with hostile(place, QUERY[name]) as server:
+        command(server, place)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +363,9 @@ def test_every_behaviour_against_driver_administrator_and_bench(
         "administrator": administer,
         "bench, first connection": lambda server: bench(server, place),
         "bench, second connection": lambda server: bench(server, place),
+        "run, first connection": lambda server: run_on_it(server, place),
+        "run, second connection": lambda server: run_on_it(server, place),
+        "statistics": lambda server: capture_statistics(server, place),
     }
 
     def one(case: tuple[str, str, Behaviour]) -> str | None:

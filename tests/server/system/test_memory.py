@@ -65,6 +65,28 @@ def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> No
         assert not paths[0].exists()
 
 
+NEEDS_600_MB = "SELECT length(string_agg(repeat('x', 1000000), '')) FROM generate_series(1, 600);\n"
+
+
+def test_a_server_that_needs_more_is_killed_and_the_limit_named(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    if not can_limit():
+        pytest.skip("memory cannot be limited here")
+    (place / "big.sql").write_text(NEEDS_600_MB)
+    (place / "big.toml").write_text(
+        'data_dir = "data"\n[[variants]]\nserver = "pg:17"\nmemory = "256MB"\n'
+        '[[workloads]]\nname = "custom"\n'
+        'options = { scripts = ["big.sql"], clients = [1], seconds = 2, warmup = 0 }\n'
+    )
+    done = pgstrata("run", "big.toml", "--no-report")
+    assert done.returncode == 1
+    assert "the kernel killed a process of the server, which needed more than its memory = 256 MiB" in (
+        done.stdout + done.stderr
+    )
+    assert list((place / "data").iterdir()) == []
+
+
 def test_a_limited_server_starts_with_nothing_cached(place: Path, pg17: Server) -> None:
     """Pages that an earlier start, or a copy, left in memory would cost the new group nothing."""
     if not can_limit():

@@ -268,6 +268,9 @@ fn push<'a>(ahead: &mut Vec<&'a [u8]>, target: &'a [u8]) -> Result<(), Trouble> 
 }
 
 #[cfg(test)]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use liblzma::write::XzEncoder;
     use std::process;
@@ -281,10 +284,10 @@ mod tests {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
     /// A folder of the test's own that goes with it.
-    struct Place(PathBuf);
+    pub(super) struct Place(pub(super) PathBuf);
 
     impl Place {
-        fn new() -> Place {
+        pub(super) fn new() -> Place {
             let name = format!("pgs-unpack-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
             let place = std::env::temp_dir().join(name);
             fs::create_dir(&place).unwrap();
@@ -298,7 +301,7 @@ mod tests {
         }
     }
 
-    fn jar(members: &[(EntryType, &str, &str)]) -> Vec<u8> {
+    pub(super) fn jar(members: &[(EntryType, &str, &str)]) -> Vec<u8> {
         let mut tar = Builder::new(XzEncoder::new(Vec::new(), 1));
         for (kind, path, text) in members {
             let mut header = Header::new_gnu();
@@ -314,10 +317,13 @@ mod tests {
             header.set_cksum();
             tar.append(&header, content).unwrap();
         }
-        let packed = tar.into_inner().unwrap().finish().unwrap();
+        in_jar(&tar.into_inner().unwrap().finish().unwrap())
+    }
+
+    pub(super) fn in_jar(packed: &[u8]) -> Vec<u8> {
         let mut jar = ZipWriter::new(Cursor::new(Vec::new()));
         jar.start_file("server.txz", SimpleFileOptions::default()).unwrap();
-        jar.write_all(&packed).unwrap();
+        jar.write_all(packed).unwrap();
         jar.finish().unwrap().into_inner()
     }
 

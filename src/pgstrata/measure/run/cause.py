@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pgstrata import numbers
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.cluster.snapshot import WAL_FOLDERS
@@ -31,6 +32,12 @@ def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> 
         return ServerError(
             f"{DISK_FULL}: {error.message}",
             "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
+        ), log_tail
+    if (limit := cluster.exceeded_memory) is not None:
+        return ServerError(
+            f"the kernel killed a process of the server, which needed more than its memory = "
+            f"{numbers.size(limit)}: {error.message}",
+            "raise `memory`, or lower what takes it: work_mem, clients, the statement",
         ), log_tail
     # Its sockets are gone a moment before the process is.
     if started and cluster.postmaster.ended(within=1.0):

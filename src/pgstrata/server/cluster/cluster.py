@@ -291,6 +291,11 @@ class Cluster:
         return Conninfo.of_own(host, self.port, user, database, application)
 
     @property
+    def exceeded_memory(self) -> int | None:
+        """Its memory limit in bytes where the kernel has killed one of its processes for it."""
+        return self._memory if self._group is not None and self._group.kills() else None
+
+    @property
     def pooled(self) -> bool:
         """Whether the driver's connections end at a pooler, which has backends of its own choice."""
         return self.pooler is not None

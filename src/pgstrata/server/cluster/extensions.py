@@ -11,9 +11,13 @@ import psycopg
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.cluster.foreign import ForeignCluster
+from pgstrata.server.connect.session import answering
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.isolation import probe
+
+SECONDS = 30.0
+"""How long a running server may take to list its extensions."""
 
 
 def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
@@ -31,7 +35,7 @@ def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
 
 def _of_running(server: Server) -> frozenset[str]:
     try:
-        with ForeignCluster(server).connect() as connection:
+        with ForeignCluster(server).connect() as connection, answering(connection, SECONDS):
             rows = connection.execute("SELECT name FROM pg_catalog.pg_available_extensions").fetchall()
     except psycopg.Error as error:
         raise ServerError(

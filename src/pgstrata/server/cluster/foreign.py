@@ -18,6 +18,7 @@ class ForeignCluster:
     """A `dsn:` server: pgstrata neither starts nor stops it and does not see its processes."""
 
     data_folder: None = None
+    exceeded_memory: None = None
     log_file: None = None
     pooler: None = None
 

@@ -61,6 +61,11 @@ class Served(Protocol):
         ...
 
     @property
+    def exceeded_memory(self) -> int | None:
+        """Its memory limit in bytes where the kernel has killed one of its processes for it."""
+        ...
+
+    @property
     def pooled(self) -> bool:
         """Whether the driver's connections end at a pooler."""
         ...

@@ -22,7 +22,7 @@ from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.capabilities import catalog_of, setting
 from pgstrata.server.connect import tls
 from pgstrata.server.connect.refused import refused
-from pgstrata.server.connect.session import Session, within
+from pgstrata.server.connect.session import Session, answering, within
 from pgstrata.suggest import nearest
 
 CONNECT_SECONDS = 30
@@ -210,11 +210,16 @@ class Conninfo:
             return self.of_session(session)
 
     def of_session(self, session: psycopg.Connection[Any]) -> Connection:
-        """The driver's `connection` for the place where a session of this description is."""
+        """The driver's `connection` for the place where a session of this description is.
+
+        Raises ServerError where the server does not answer.
+        """
         info, values = session.info, _values(session.pgconn)
         local = info.host.startswith(("/", "@"))
+        seconds = _seconds(values.get("connect_timeout", ""))
         # Servers before 9.0 refuse a connection that names its application, and libpq tries again without.
-        named = _application(values, self.application) if _takes_name(session) else ""
+        with answering(session, seconds):
+            named = _application(values, self.application) if _takes_name(session) else ""
         return Connection(
             host=info.host if local else info.hostaddr or info.host or "/tmp",
             port=info.port,
@@ -222,7 +227,7 @@ class Conninfo:
             database=info.dbname,
             password=info.password or None,
             auth=_ways(values.get("require_auth", "")),
-            connect_timeout_seconds=_seconds(values.get("connect_timeout", "")),
+            connect_timeout_seconds=seconds,
             keepalives=Keepalives() if local else _keepalives(values),
             application_name=named,
             options=values.get("options") or None,

@@ -14,8 +14,10 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.pq import TransactionStatus
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.process_end import leave_thread_behind
 
 CONFINED = "pgstrata_app"
 """Role of connections that must not leave the database; made by what uses it (`workload.custom.confined`)."""
@@ -75,6 +77,7 @@ def within(seconds: float, connect: Callable[[], Session]) -> Session:
         answer = answers.get(timeout=seconds)
     except queue.Empty:
         is_given_up.set()
+        leave_thread_behind()
         raise ServerError(
             f"connecting is not done after {seconds:g} s (connect_timeout): the server lets libpq compute, "
             "perhaps billions of rounds of SCRAM's hash",
@@ -82,6 +85,7 @@ def within(seconds: float, connect: Callable[[], Session]) -> Session:
         ) from None
     except BaseException:
         is_given_up.set()
+        leave_thread_behind()
         raise
     if isinstance(answer, BaseException):
         raise answer
@@ -108,21 +112,28 @@ def catalogs_only(session: psycopg.Connection[Any]) -> Iterator[None]:
             session.execute("RESET search_path", prepare=False)
 
 
+_NO_SENSE = (ValueError, TypeError, LookupError, ArithmeticError)
+"""What becomes of rows and columns of which none was asked for."""
+
+
 @contextlib.contextmanager
-def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+def answering(
+    session: psycopg.Connection[Any], seconds: float, most_bytes: int | None = None
+) -> Iterator[None]:
     """For short questions: a server that leaves them unanswered for this long is given up, and so is one
-    whose answers take more than `MOST_ANSWER_BYTES` of memory.
+    whose answers take more than `most_bytes` of memory (`MOST_ANSWER_BYTES`).
 
     Raises ServerError, also for answers that make no sense and for errors that the block does not expect.
     """
+    limit = MOST_ANSWER_BYTES if most_bytes is None else most_bytes
     over = threading.Event()
     given_up: list[str] = []
 
     def watch() -> None:
-        until, most = time.monotonic() + seconds, _memory() + MOST_ANSWER_BYTES
+        until, most = time.monotonic() + seconds, _memory() + limit
         while not over.wait(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic()))):
             if _memory() > most:
-                given_up.append(f"the answer of the server takes more than {MOST_ANSWER_BYTES >> 20} MB")
+                given_up.append(f"the answer of the server takes more than {limit >> 20} MB")
             elif time.monotonic() >= until:
                 given_up.append(f"the server has not answered for {seconds:g} s")
             else:
@@ -137,9 +148,11 @@ def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None
     threading.Thread(target=watch, name="pgstrata-answering", daemon=True).start()
     try:
         yield
-    except (psycopg.Error, UnicodeError) as error:
-        if given_up:
+    except (psycopg.Error, *_NO_SENSE) as error:
+        # A question that is half answered leaves nothing to be asked on this session.
+        if given_up or session.info.transaction_status is TransactionStatus.ACTIVE:
             session.close()
+        if given_up:
             raise ServerError(given_up[0]) from error
         raise ServerError(f"the server does not answer as it should: {server_said(error)}") from error
     finally:

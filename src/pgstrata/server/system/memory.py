@@ -62,6 +62,15 @@ class MemoryGroup:
                 "run as root, or leave `memory` out",
             ) from error
 
+    def kills(self) -> int:
+        """Returns how many processes the kernel has killed because the group had no memory left."""
+        if self.path is None:
+            return 0
+        # Both versions have a line `oom_kill N`.
+        said = words(self.path / "memory.events") or words(self.path / "memory.oom_control")
+        numbers = dict(zip(said[::2], said[1::2], strict=False))
+        return int(numbers.get("oom_kill", "0"))
+
 
 def hierarchies() -> list[Hierarchy]:
     """Groups below which one for memory may be made, own ones first."""

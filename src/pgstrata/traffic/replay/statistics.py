@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,21 @@ from typing import TYPE_CHECKING
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
 from pgstrata.server.connect.conninfo import Conninfo
+from pgstrata.server.connect.session import answering
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.synthetic.files import of_folder
-from pgstrata.traffic.synthetic.statistics import Statistics, of_server
+from pgstrata.traffic.synthetic.statistics import MARK, KnownColumn, Statistics, of_server
 
 if TYPE_CHECKING:
     from pgstrata.traffic.synthetic.make import TypesOf
     from pgstrata.traffic.synthetic.rows import RowsOf
+
+STATISTICS_SECONDS, QUESTION_SECONDS = 600.0, 120.0
+"""How long a server may take to list its statistics, and to answer a question about one statement."""
+
+MOST_STATISTICS_BYTES = 1 << 30
+"""Memory that the statistics of a server may take."""
 
 
 def capture_statistics(
@@ -65,8 +73,23 @@ def capture_statistics(
                 "postgresql://user@host/database, or a folder with what --export-script has written",
             )
         return make(of_folder(folder))
-    with Conninfo.parse(source.removeprefix("dsn:")).connect() as connection:
-        return make(of_server(connection), types_by(connection), rows_by(connection) if sample else None)
+    conninfo = Conninfo.parse(source.removeprefix("dsn:"))
+    with conninfo.connect() as connection:
+        with answering(connection, conninfo.seconds):
+            connection.execute(f"SELECT {MARK} 1".encode()).fetchone()
+        with answering(connection, STATISTICS_SECONDS, MOST_STATISTICS_BYTES):
+            statistics = of_server(connection)
+            types_of, rows_of = types_by(connection), rows_by(connection)
+
+        def bounded_types(text: str) -> Sequence[str]:
+            with answering(connection, QUESTION_SECONDS):
+                return types_of(text)
+
+        def bounded_rows(columns: Sequence[KnownColumn]) -> Sequence[tuple[str, ...]]:
+            with answering(connection, QUESTION_SECONDS):
+                return rows_of(columns)
+
+        return make(statistics, bounded_types, bounded_rows if sample else None)
 
 
 __all__ = ["capture_statistics"]
