@@ -30,6 +30,8 @@ DEEPEST = 4
 
 _PLANNER = "Query Tuning"
 _RESOURCES = "Resource Usage"
+_OF_OTHERS = ("maintenance_", "vacuum_", "autovacuum_", "logical_decoding_")
+"""Beginnings of settings that queries do not use."""
 _PLANS = {"work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "max_parallel_workers"}
 """Settings outside the planner's categories that decide about plans."""
 
@@ -77,7 +79,8 @@ class Setting:
     @property
     def concerns_resources(self) -> bool:
         """Whether the executor may look at it."""
-        return self.category.startswith(_RESOURCES)
+        of_others = "Vacuum" in self.category or self.name.startswith(_OF_OTHERS)
+        return self.category.startswith(_RESOURCES) and not of_others
 
 
 def settings_of(connection: psycopg.Connection[Any]) -> dict[str, Setting]:

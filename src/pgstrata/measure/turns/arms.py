@@ -33,6 +33,9 @@ MOST_EXECUTIONS = 50
 MOST_PAIRS = 200
 """Of one comparison."""
 
+LEAST_PAIRS = 8
+"""Before the first look where a pair takes less than a second: intervals of fewer pairs are wide."""
+
 MESSAGE = 200
 """Characters of what a server says."""
 
@@ -109,7 +112,8 @@ class ArmTurns:
                 self._interrupts.check()
                 if why := self._turn(query, arms[place], pair):
                     return why
-            if pair >= FIRST and (pair <= 2 * FIRST or pair % 2 == 0) and is_known():
+            least = FIRST if once > 1.0 else LEAST_PAIRS
+            if pair >= least and (pair < LEAST_PAIRS or pair % 2 == 0) and is_known():
                 return ""
             if time.monotonic() >= deadline:
                 return f"its time was over after {numbers.counted(pair, 'pair')}"
