@@ -1,33 +1,40 @@
-"""The settings under which a server chooses another plan, and the remedies for a query, asked of real servers."""
+"""The settings under which a real server chooses another plan, and the remedies for a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from pgstrata.judge.plan_detail import detail, distance
+from pgstrata.judge.plan_times import node_times
 from pgstrata.measure.explainer import Explainer, set_local
 from pgstrata.measure.old_plan import OldPlan, differing, find_old_plan, settings_of, statements
 from pgstrata.measure.remedies import Candidate, candidates, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
 from support.needs import needs
 from support.steps import running
 
 TABLES = """
 CREATE TABLE item (id int PRIMARY KEY, kind int, a int, b int, note text);
-INSERT INTO item SELECT n, n % 1000, n % 100, n % 100, repeat(md5(n::text), 2) FROM generate_series(1, 60000) n;
+INSERT INTO item SELECT n, n % 1000, n % 100, n % 100, repeat(md5(n::text), 2)
+FROM generate_series(1, 60000) n;
 CREATE INDEX item_kind ON item (kind);
 CREATE TABLE part (id int PRIMARY KEY, item int, amount int);
 INSERT INTO part SELECT n, (n * 7919) % 60000 + 1, n % 97 FROM generate_series(1, 60000) n;
 CREATE INDEX part_item ON part (item);
 ANALYZE;
 """
+
+COMPILES = Path("/usr/lib/postgresql/15")
+"""Debian's server, which is built with LLVM."""
 
 JOIN = "SELECT sum(amount) FROM item JOIN part ON part.item = item.id WHERE item.id BETWEEN 100 AND 130"
 LARGE = "SELECT a, sum(amount) FROM item JOIN part ON part.item = item.id GROUP BY a ORDER BY a"
@@ -131,6 +138,27 @@ def test_a_missing_index_is_told_by_its_definition(cluster: Cluster) -> None:
             (definition,) = missing_indexes(old, new, plan, lambda: None)
             assert definition == "CREATE INDEX item_kind ON public.item USING btree (kind)"
         other.execute("DROP DATABASE second")
+
+
+@pytest.mark.server
+@pytest.mark.skipif(not (COMPILES / "lib" / "llvmjit.so").exists(), reason="no server with LLVM is installed")
+def test_compilation_is_found_and_switched_off() -> None:
+    """A query that is compiled because a threshold is low."""
+    with running(acquire(f"path:{COMPILES}")) as compiling, compiling.connect() as connection:
+        connection.execute(TABLES)
+        ask = Explainer(connection, LARGE)
+        plan, old = ask.plan(), settings_of(connection)
+        connection.execute("SET jit_above_cost = 10")
+        new = settings_of(connection)
+        assert ask.detail() == (*detail(plan), "JIT")
+        result = find_old_plan(ask, detail(plan), plan, old, new)
+        assert result.settings == {"jit_above_cost": old["jit_above_cost"].value}
+        executed = ask.executed(30)
+        found = candidates(
+            ask, executed, new, new, old_plan=None, indexes=(), same_plan=True, without=(), check=lambda: None
+        )
+        assert [(one.kind, one.sql) for one in found] == [("jit", ("SET LOCAL jit = off",))]
+        assert "JIT compilation" in [node.title for node in node_times(executed)]
 
 
 # --- remedies ---------------------------------------------------------------------------------

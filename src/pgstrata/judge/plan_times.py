@@ -59,6 +59,11 @@ def node_times(plan: Any) -> list[NodeTime]:
     return times
 
 
+def is_executed(plan: Any) -> bool:
+    """Returns whether a plan has actual times."""
+    return any("Actual Total Time" in node.plan for node in nodes_of(plan)[:1])
+
+
 def _processes(plan: Any) -> float:
     """How many processes work below a Gather, the leader included."""
     launched = [node.plan.get("Workers Launched") for node in nodes_of(plan)]
@@ -259,6 +264,7 @@ __all__ = [
     "aliases_of",
     "columns_of",
     "indexes_of",
+    "is_executed",
     "moved",
     "node_times",
     "relations_of",

@@ -210,7 +210,11 @@ class QueryCause:
         if not self.has_looked_for_remedies:
             return ""
         tried = len(self.remedies)
-        return f"nothing found ({numbers.counted(tried, 'remedy', 'remedies')} tried)"
+        return (
+            f"nothing proven ({numbers.counted(tried, 'remedy', 'remedies')} tried)"
+            if tried
+            else "nothing found"
+        )
 
     def record(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -246,7 +250,8 @@ def judge_cause(
         why = f"no setting or index brings the plan of {base} ({record.asked:,} plans asked for)"
         if record.old_plan or not record.asked:
             why = "; ".join(record.notes) or "it was not executed with the other plan"
-        sentence = f"not known: the plan differs ({_difference(record.differences[0])}), and {why}"
+        differs = f"the plan differs ({_difference(record.differences[0])}), and "
+        sentence = f"not known: {differs if any(record.differences[0]) else ''}{why}"
     else:
         remaining = look(record.base, record.forced, load_limit, criterion)
         forced = times(remaining)

@@ -42,7 +42,7 @@ END $$;
 QUERIES = {
     "index": "SELECT count(*), max(note) FROM item WHERE kind = 17",
     "function": "SELECT sum(turned(id)) FROM part WHERE id <= 5000",
-    "statistics": "SELECT sum(amount) FROM item JOIN part ON part.item = item.id WHERE a = 1 AND b = 1 AND c = 1",
+    "statistics": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE a = 1 AND b = 1 AND c=1",
     "equal": "SELECT sum(sqrt(n)) FROM generate_series(1, 20000) n",
 }
 
@@ -120,10 +120,10 @@ def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server,
 
 def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> None:
     queries = {
-        "join": "SELECT sum(amount) FROM item JOIN part ON part.item = item.id WHERE item.id BETWEEN 10 AND 30",
+        "join": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 30",
         "equal": QUERIES["equal"],
     }
-    slow = 'config = "default+enable_nestloop=off+enable_indexscan=off+enable_bitmapscan=off"'
+    slow = 'config = ["default", "enable_nestloop=off", "enable_indexscan=off", "enable_bitmapscan=off"]'
     words, found = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
     assert words["join"] in ("slower", "unclear") and "equal" not in found
     if "join" in found:

@@ -24,8 +24,9 @@ from pgstrata.store.record import Slice
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Script, Sql, Step
 
-WARM_SECONDS = 1.0
-"""A query that takes less is executed once in each turn before it counts."""
+WARM_SECONDS = 10.0
+"""A query that takes less is executed once in each turn before it counts: ANALYZE in a turn has read what the
+query reads, which must not help one arm only."""
 
 MOST_EXECUTIONS = 50
 """Of one turn."""
@@ -102,9 +103,12 @@ class ArmTurns:
     def in_turn(self, query: str, arms: Sequence[Arm], deadline: float, is_known: Callable[[], bool]) -> str:
         """Executes a query in turn until it is known. Returns why it ended before; empty where it did not.
 
-        Raises Interrupted.
+        Goes on after the turns that the arms have already. Raises Interrupted.
         """
-        for pair in range(1, MOST_PAIRS + 1):
+        first = max((part.pair for arm in arms for part in arm.slices), default=0) + 1
+        if first > FIRST and is_known():
+            return ""
+        for pair in range(first, first + MOST_PAIRS):
             once = sum((arm.seconds or 0.0) * (2 if _is_warmed(arm) else 1) for arm in arms)
             if pair <= FIRST and time.monotonic() + (FIRST - pair + 1) * once > max(deadline, self.end):
                 return f"{FIRST} pairs would take {numbers.duration(FIRST * once)}"

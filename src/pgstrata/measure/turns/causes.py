@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -19,7 +19,7 @@ from msgspec import structs
 from pgstrata import numbers
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.judge.plan_detail import detail, differences
-from pgstrata.judge.plan_times import NodeTime, moved
+from pgstrata.judge.plan_times import NodeTime, is_executed, moved
 from pgstrata.judge.query_causes import attribution, best_trial, look
 from pgstrata.measure.explainer import ASK_SECONDS, Explainer
 from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
@@ -29,6 +29,12 @@ from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyTrial, TrialTurns
+
+NO_TIME = "the time for causes was over before (`why_seconds`)"
+
+MOST_DIFFERENCES = 40
+LONGEST_DIFFERENCE = 400
+"""Lines of two plans that are kept, and their characters."""
 
 MOST_OTHERS = 50
 """Queries on which the effect of a remedy is measured."""
@@ -66,20 +72,20 @@ def search_causes(
     base.run.progress.say(f"  why {count}, and what helps, for {numbers.duration(round(left))} at most")
     for number, one in enumerate(differing):
         begun = time.monotonic()
-        if begun >= turns.end or base.error is not None:
-            break
-        if one.variant.error is None and one.variant.measurement is not None:
-            deadline = begun + (turns.end - begun) / (len(differing) - number)
-            cause = _examined(_Examination(base, one, others, turns, Criterion(margin), deadline))
-            kept = structs.replace(cause, seconds=round(time.monotonic() - begun, 3))
-            one.variant.measurement.query_causes.append(kept)
+        if base.error is not None or one.variant.error is not None or one.variant.measurement is None:
+            continue
+        deadline = begun + (turns.end - begun) / (len(differing) - number)
+        examination = _Examination(base, one, others, turns, Criterion(margin), deadline)
+        cause = examination.failed(NO_TIME) if begun >= turns.end else _examined(examination)
+        kept = structs.replace(cause, seconds=round(time.monotonic() - begun, 3))
+        one.variant.measurement.query_causes.append(kept)
 
 
 def _examined(examination: _Examination) -> QueryCauseRecord:
     try:
         return examination.record()
     except (psycopg.Error, PgstrataError) as error:
-        return examination.failed(server_said(error, MESSAGE))
+        return examination.failed(f"not looked into: {server_said(error, MESSAGE)}")
 
 
 class _Examination:
@@ -98,6 +104,7 @@ class _Examination:
         self._turns, self._criterion, self._deadline = turns, criterion, deadline
         self._check = base.run.interrupts.check
         self._notes: list[str] = []
+        self._three_arms: Sequence[Arm] = ()
         cluster = one.variant.cluster
         self._may_change_schema = cluster.standbys.serving(reads_only=True) is cluster
         """A standby takes no other statistics or indexes than its primary's."""
@@ -111,8 +118,7 @@ class _Examination:
         """Returns the record of a query that could not be looked into."""
         for side in (self._base, self._one.variant):
             self._turns.check(side)
-        notes = (*self._notes, f"not looked into: {why}")
-        return QueryCauseRecord(name=self._one.name, differences=(("", ""),), notes=notes)
+        return QueryCauseRecord(name=self._one.name, differences=(("", ""),), notes=(why, *self._notes))
 
     def _record(self, stack: ExitStack) -> QueryCauseRecord:
         one, base, variant = self._one, self._base, self._one.variant
@@ -146,12 +152,13 @@ class _Examination:
         if found is not None:
             old_plan = (*indexes, *statements(found))
             arms = self._three(statements(found), without)
+        self._three_arms = arms
         trials: list[RemedyTrial] = []
         if one.is_slower:
             trials = self._tried(executed, old, new, wanted, found, indexes, without, same=same)
         return QueryCauseRecord(
             name=one.name,
-            differences=() if same else tuple(differences(wanted, plain) or [("", "")]),
+            differences=() if same else _differences(wanted, plain),
             old_plan=old_plan,
             asked=self._new.asked,
             base=tuple(arms[0].slices) if arms else (),
@@ -169,7 +176,9 @@ class _Examination:
         self._check()
         seconds = self._one.seconds.get(label)
         limit = self._turns.limit_seconds
-        if seconds is not None and time.monotonic() + 3 * seconds < self._deadline:
+        if seconds is None:
+            self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, it runs into its limit")
+        elif time.monotonic() + 3 * seconds < self._deadline:
             try:
                 return explainer.executed(limit, before)
             except psycopg.Error as error:
@@ -186,6 +195,8 @@ class _Examination:
                 return None, 0, 0, ""
             return round(node.milliseconds, 3), node.buffers, node.temporary, node.fact
 
+        if not is_executed(base) or not is_executed(other):
+            return ()
         found = []
         for ours, theirs in moved(base, other):
             title = (theirs or ours or NodeTime("", 0, 0, 0, "")).title
@@ -330,6 +341,13 @@ class _Examination:
         variant = self._one.variant
         with_it = Arm(variant, candidate.before, seconds)
         plain = Arm(variant, without, seconds)
+        if query == self._one.name and len(self._three_arms) > 2:
+            _, forced, new = self._three_arms
+            if tuple(forced.before) == tuple(candidate.before):  # measured already
+                with_it, plain = replace(forced, slices=[*forced.slices]), replace(new, slices=[*new.slices])
+                both = {part.pair for part in plain.slices} & {part.pair for part in with_it.slices}
+                for arm in (plain, with_it):
+                    arm.slices = [part for part in arm.slices if part.pair in both]
         arms = [plain, with_it] if seconds is not None else [with_it]
 
         def is_known() -> bool:
@@ -368,6 +386,14 @@ class _Examination:
             effects.append(self._paired(name, seconds, candidate, without, now + share, 1))
         with_effects = structs.replace(best, others=tuple(effects))
         return [with_effects if trial is best else trial for trial in trials]
+
+
+def _differences(wanted: Sequence[str], plain: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    found = [
+        (ours[:LONGEST_DIFFERENCE], theirs[:LONGEST_DIFFERENCE])
+        for ours, theirs in differences(wanted, plain)[:MOST_DIFFERENCES]
+    ]
+    return tuple(found) or (("the same nodes in another order", "the same nodes in another order"),)
 
 
 def _indexes(connection: psycopg.Connection[Any]) -> list[str]:

@@ -11,14 +11,7 @@ from pgstrata.judge.marks import verdict_mark
 from pgstrata.judge.query_causes import QueryCause, Remedy
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Table, missing, words
 from pgstrata.page.results import RunSet, WorkloadResults
-
-_NAMES = {
-    "planner": "planner",
-    "schema": "missing index",
-    "executor": "executor",
-    "both": "planner and executor",
-    "unknown": "not known",
-}
+from pgstrata.report.sections.query_verdicts import verdict_cell
 
 _HOW_CAUSES = (
     "Where the plan differs, the variant executed the query with the plan of {base} in turn with {base} and "
@@ -110,21 +103,17 @@ def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) 
         f"Why, and what helps: {workload.name} against {results.base}",
         [
             *_lead_columns(results),
-            Column("verdict", "Verdict", align="left"),
-            Column("cause", "Cause", align="left"),
-            Column("sentence", "How it is known", align="left"),
+            Column("sentence", "Why", align="left"),
             Column("advice", "What helps", align="left"),
+            Column("verdict", "Verdict", align="left"),
         ],
         [
             Row(
                 [
                     *_lead(results, one),
-                    Cell(
-                        one.query.verdict.word, one.query.verdict.word, verdict_mark(one.query.verdict.word)
-                    ),
-                    words(_NAMES[one.cause.word]),
-                    words(one.cause.sentence, note="; ".join(one.cause.notes)),
+                    words(one.cause.sentence),
                     words(one.cause.advice or "not looked for: it is faster"),
+                    verdict_cell(one.query),
                 ],
                 variant=one.variant,
             )
@@ -186,11 +175,15 @@ def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -
 
 
 def _milliseconds(value: float | None) -> Cell:
-    return missing("no such node") if value is None else Cell(value, numbers.significant(value))
+    return _no_node() if value is None else Cell(value, numbers.significant(value))
 
 
 def _pages(milliseconds: float | None, pages: int) -> Cell:
-    return missing("no such node") if milliseconds is None else Cell(pages, numbers.count(pages))
+    return _no_node() if milliseconds is None else Cell(pages, numbers.count(pages))
+
+
+def _no_node() -> Cell:
+    return Cell(None, numbers.UNKNOWN, note="no such node")
 
 
 def _remedies(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table | None:
