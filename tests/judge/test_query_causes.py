@@ -71,8 +71,17 @@ def test_both_where_each_has_a_part() -> None:
 
 
 def test_not_known_where_the_turns_do_not_tell() -> None:
-    few = {name: turns(seconds, 3, scatter=0.5) for name, seconds in (("base", 0.1), ("forced", 0.15))}
-    assert cause(0.1, 0.2, 0.15, **few, new=turns(0.2, 3, scatter=0.5)).word == "unknown"
+    few = {"base": turns(0.1, 2, seed=1), "forced": turns(0.15, 2, seed=2), "new": turns(0.2, 2, seed=3)}
+    found = cause(0.1, 0.2, 0.15, **few)
+    assert found.word == "unknown" and found.sentence.startswith("not known: with the plan of pg13")
+
+
+def test_a_part_where_the_rest_is_not_known() -> None:
+    """The new plan is much slower than the old one; the base differs too much between its turns."""
+    wild = {"base": turns(0.1, 8, seed=1, scatter=0.7), "forced": turns(0.1, 8, seed=2)}
+    found = cause(0.1, 0.4, 0.1, **wild, new=turns(0.4, 8, seed=3))
+    assert found.word == "partly planner"
+    assert found.sentence.startswith("the planner, at least in part: ")
 
 
 def test_the_planner_of_a_query_that_became_faster() -> None:

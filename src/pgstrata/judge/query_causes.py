@@ -19,10 +19,13 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyKind, RemedyTrial, Slice, TrialTurns
 
-Word = Literal["planner", "schema", "executor", "both", "unknown"]
-"""Whose a difference is; `schema`: the planner's, because an index is missing."""
+CauseOf = Literal["planner", "executor", "both", "partly planner", "partly executor", "unknown"]
+Word = CauseOf | Literal["schema"]
+"""Whose a difference is. `schema`: the planner's, because an index is missing; `partly`: a part of it is
+proven to be, and of the rest nothing."""
 
-CauseOf = Literal["planner", "executor", "both", "unknown"]
+SETTLED: tuple[CauseOf, ...] = ("planner", "executor", "both")
+"""Words after which more turns say no more."""
 
 LEFT = 0.25
 """A side is named alone where the other side has at most this share of the change, as a logarithm."""
@@ -95,7 +98,9 @@ def attribution(change: Verdict, remaining: Verdict, removed: Verdict) -> CauseO
         return "planner"
     if of_planner[1] < LEFT and of_executor[0] > 0:
         return "executor"
-    return "both" if of_planner[0] > 0 and of_executor[0] > 0 else "unknown"
+    if of_planner[0] > 0:
+        return "both" if of_executor[0] > 0 else "partly planner"
+    return "partly executor" if of_executor[0] > 0 else "unknown"
 
 
 def _bounded(verdict: Verdict) -> bool:
@@ -302,6 +307,8 @@ def _sentence(
         "schema": "the plan, for want of an index",
         "executor": "the executor, though the plan differs",
         "both": "planner and executor",
+        "partly planner": "the planner, at least in part",
+        "partly executor": "the executor, at least in part",
         "unknown": "not known",
     }[word]
     its = f"with its own plan {own}" if own is not None else "with its own plan it runs into its limit"
@@ -356,6 +363,7 @@ def best_trial(trials: Sequence[RemedyTrial], load_limit: float, criterion: Crit
 
 
 __all__ = [
+    "SETTLED",
     "Effect",
     "QueryCause",
     "Remedy",

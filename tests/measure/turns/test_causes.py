@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 SETUP = """
 CREATE TABLE item (id int PRIMARY KEY, kind int, a int, b int, c int, note text);
-INSERT INTO item SELECT n, n % 1000, 1, 1, 1, repeat(md5(n::text), 4) FROM generate_series(1, 100000) n;
+INSERT INTO item SELECT n, n % 20000, 1, 1, 1, repeat(md5(n::text), 4) FROM generate_series(1, 100000) n;
 CREATE INDEX item_kind ON item (kind);
 CREATE TABLE part (id int PRIMARY KEY, item int, amount int);
 INSERT INTO part SELECT n, (n::bigint * 7919) % 100000 + 1, n % 97 FROM generate_series(1, 100000) n;
@@ -27,7 +27,7 @@ CREATE INDEX part_item ON part (item);
 CREATE FUNCTION turned(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('server_version_num')::int >= 170000 THEN
-        FOR i IN 1..300 LOOP NULL; END LOOP;
+        FOR i IN 1..5000 LOOP NULL; END LOOP;
     END IF;
     RETURN n;
 END $$;
@@ -41,7 +41,7 @@ END $$;
 
 QUERIES = {
     "index": "SELECT count(*), max(note) FROM item WHERE kind = 17",
-    "function": "SELECT sum(turned(id)) FROM part WHERE id <= 5000",
+    "function": "SELECT sum(turned(id)) FROM part WHERE id <= 500",
     "statistics": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE a = 1 AND b = 1 AND c=1",
     "equal": "SELECT sum(sqrt(n)) FROM generate_series(1, 20000) n",
 }
@@ -96,7 +96,7 @@ def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server,
     assert all(words[name] in ("slower", "unclear") for name in QUERIES if name != "equal")
     if "index" in found:
         cause = found["index"]
-        assert cause["word"] in ("schema", "unknown")
+        assert cause["word"] in ("schema", "partly planner", "unknown")
         remedy = best(cause)
         if remedy is not None:
             assert remedy["sql"] == ["CREATE INDEX item_kind ON public.item USING btree (kind)"]
@@ -108,11 +108,11 @@ def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server,
         assert cause["nodes"] and cause["nodes"][0]["other_ms"] > cause["nodes"][0]["base_ms"]
     if "statistics" in found:
         cause = found["statistics"]
-        assert cause["word"] in ("planner", "both", "unknown")
+        assert cause["word"] in ("planner", "both", "partly planner", "partly executor", "unknown")
         remedy = best(cause)
         if remedy is not None and remedy["kind"] != "setting":
             assert remedy["sql"][0].startswith("ALTER TABLE item ALTER COLUMN a SET STATISTICS")
-    assert found, f"nothing was proven: {words}"
+    assert found, f"factors of fifty and more were not proven: {words}"
     page = (place / "results" / "causes.report" / "index.html").read_text()
     assert "Why, and what helps: custom against old" in page
     assert "Remedies that were tried" in page
@@ -127,7 +127,7 @@ def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> 
     words, found = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
     assert words["join"] in ("slower", "unclear") and "equal" not in found
     if "join" in found:
-        assert found["join"]["word"] in ("planner", "unknown")
+        assert found["join"]["word"] in ("planner", "partly planner", "unknown")
         assert "SET LOCAL enable_nestloop = on" in found["join"]["old_plan"]
         assert all(sql.startswith("SET LOCAL enable_") for sql in found["join"]["old_plan"])
         remedy = best(found["join"])

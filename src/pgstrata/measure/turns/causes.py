@@ -20,7 +20,7 @@ from pgstrata import numbers
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.judge.plan_detail import detail, differences
 from pgstrata.judge.plan_times import NodeTime, is_executed, moved
-from pgstrata.judge.query_causes import attribution, best_trial, look
+from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
 from pgstrata.measure.explainer import ASK_SECONDS, Explainer
 from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
 from pgstrata.measure.remedies import Candidate, candidates, missing_indexes
@@ -264,7 +264,7 @@ class _Examination:
                 return remaining.decided
             change = look(base.slices, new.slices, limit, self._criterion)
             removed = look(forced.slices, new.slices, limit, self._criterion)
-            return attribution(change, remaining, removed) != "unknown" and change.decided
+            return attribution(change, remaining, removed) in SETTLED and change.decided
 
         now = time.monotonic()
         share = 0.4 if one.is_slower else 1.0
