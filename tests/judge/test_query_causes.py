@@ -48,7 +48,7 @@ def cause(base: float, new: float, forced: float, /, **more: Any) -> QueryCause:
     }
     record = QueryCauseRecord(**(options | more))
     verdict = look(turns(base, seed=4), turns(new, seed=5), 1.0, Criterion())
-    return judge_cause(record, ("pg13", "pg17"), verdict, 1.0, Criterion())
+    return judge_cause(record, ("pg13", "pg17"), verdict, 1.0, Criterion(), base)
 
 
 def test_the_planner_where_the_old_plan_is_as_fast_as_before() -> None:
@@ -99,6 +99,16 @@ def test_the_same_plan_is_the_executors() -> None:
     assert found.word == "executor"
     assert found.sentence.startswith("the executor: the same plan takes 1.31 (1.")
     assert found.sentence.endswith(") times as long on pg17 as on pg13")
+
+
+def test_the_time_to_plan_is_no_executors() -> None:
+    same: dict[str, Any] = {"differences": (), "old_plan": (), "base": (), "new": (), "forced": ()}
+    found = cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 1.15))
+    assert found.word == "planning"
+    assert found.sentence.startswith("the time to plan it: the same plan takes 2.00 (")
+    assert found.sentence.endswith("; to plan it takes 0.200 ms on pg13, 1.15 ms on pg17")
+    assert cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 0.7)).word == "executor and planning"
+    assert cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 0.25)).word == "executor"
 
 
 def test_no_setting_brings_the_old_plan() -> None:

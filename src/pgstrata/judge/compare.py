@@ -274,18 +274,19 @@ def _query(
     rates = query.base_rate, query.other_rate
     cause = None
     if verdict.word in ("slower", "faster"):
-        cause = _cause(query.name, verdict, base, other)
+        cause = _cause(query, verdict, base, other)
     return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends, cause=cause)
 
 
-def _cause(name: str, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
+def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
     """Why a query differs, from the last comparison that has looked for it."""
     for repeat in sorted(base.keys() & other.keys(), reverse=True):
         ours, theirs = base[repeat], other[repeat]
-        record = next((one for one in theirs.record.query_causes if one.name == name), None)
+        record = next((one for one in theirs.record.query_causes if one.name == query.name), None)
         if record is not None and _together(ours.run, theirs.run) is not None:
             labels = ours.run.variant, theirs.run.variant
-            return judge_cause(record, labels, verdict, theirs.record.load_limit, verdict.criterion)
+            limit, seconds = theirs.record.load_limit, _inverse(query.base_rate)
+            return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds)
     return None
 
 

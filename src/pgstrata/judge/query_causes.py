@@ -20,9 +20,9 @@ from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyKind, RemedyTrial, Slice, TrialTurns
 
 CauseOf = Literal["planner", "executor", "both", "partly planner", "partly executor", "unknown"]
-Word = CauseOf | Literal["schema"]
+Word = CauseOf | Literal["schema", "planning", "executor and planning"]
 """Whose a difference is. `schema`: the planner's, because an index is missing; `partly`: a part of it is
-proven to be, and of the rest nothing."""
+proven to be, and of the rest nothing; `planning`: the plan is the same, and takes longer to be made."""
 
 SETTLED: tuple[CauseOf, ...] = ("planner", "executor", "both")
 """Words after which more turns say no more."""
@@ -243,14 +243,23 @@ def judge_cause(
     verdict: Verdict,
     load_limit: float,
     criterion: Criterion,
+    base_seconds: float | None,
 ) -> QueryCause:
-    """Returns the cause that was measured. labels: of base and variant; verdict: on the query itself."""
+    """Returns the cause that was measured.
+
+    labels: of base and variant; verdict: on the query itself; base_seconds: of an execution on the base.
+    """
     word: Word = "unknown"
     own = forced = None
     base, variant = labels
+    planning = _planning_share(record, verdict, base_seconds)
     if not record.differences:
-        word, own = "executor", times(verdict)
-        sentence = f"the executor: the same plan takes {own} times as long on {variant} as on {base}"
+        own = times(verdict)
+        word = (
+            "executor" if planning < LEFT else "planning" if planning > 1 - LEFT else "executor and planning"
+        )
+        whose = {"executor": "the executor", "planning": "the time to plan it"}.get(word, word)
+        sentence = f"{whose}: the same plan takes {own} times as long on {variant} as on {base}"
     elif not record.forced:
         why = f"no setting or index brings the plan of {base} ({record.asked:,} plans asked for)"
         if record.old_plan or not record.asked:
@@ -269,6 +278,9 @@ def judge_cause(
         if word == "planner" and any(sql.startswith("CREATE ") for sql in record.old_plan):
             word = "schema"
         sentence = _sentence(word, labels, own, forced, record.old_plan, remaining)
+    if record.planning_ms is not None and planning >= LEFT:
+        ours, theirs = (numbers.significant(value) for value in record.planning_ms)
+        sentence += f"; to plan it takes {ours} ms on {base}, {theirs} ms on {variant}"
     remedies = _ranked([_remedy(one, load_limit, criterion, len(record.remedies)) for one in record.remedies])
     return QueryCause(
         word,
@@ -282,6 +294,14 @@ def judge_cause(
         verdict.word == "slower",
         record.notes,
     )
+
+
+def _planning_share(record: QueryCauseRecord, verdict: Verdict, base_seconds: float | None) -> float:
+    """Returns the share of the difference that is the time to plan the query; 0 where it is not known."""
+    if record.planning_ms is None or base_seconds is None or not _bounded(verdict):
+        return 0.0
+    whole = 1000 * base_seconds * (1 / verdict.ratio - 1)
+    return (record.planning_ms[1] - record.planning_ms[0]) / whole if whole else 0.0
 
 
 def _difference(pair: tuple[str, str]) -> str:
