@@ -48,7 +48,12 @@ QUERIES = {
 
 
 def write(
-    place: Path, variants: Mapping[str, tuple[Server, str]], queries: Mapping[str, str], **more: Any
+    place: Path,
+    variants: Mapping[str, tuple[Server, str]],
+    queries: Mapping[str, str],
+    *,
+    time_limit: int = 10,
+    **more: Any,
 ) -> Path:
     """A campaign. variants: server and further keys, by label."""
     (place / "setup.sql").write_text(SETUP)
@@ -65,7 +70,7 @@ def write(
         'name = "causes"\ndata_dir = "data"\norder = "interleaved"\nother_load = 1\nuntil = "verdict"\n'
         + "\n".join(f"{key} = {value}" for key, value in keys.items())
         + f'\n{sides}\n[[workloads]]\nname = "custom"\n[workloads.options]\nsetup = ["setup.sql"]\n'
-        'queries = "queries"\ntime_limit = 10\n'
+        f'queries = "queries"\ntime_limit = {time_limit}\n'
     )
     return file
 
@@ -132,6 +137,22 @@ def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> 
         assert all(sql.startswith("SET LOCAL enable_") for sql in found["join"]["old_plan"])
         remedy = best(found["join"])
         assert remedy is None or remedy["kind"] in ("setting", "index")
+
+
+def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program, pg17: Server) -> None:
+    queries = {
+        "long": "SELECT count(*) FROM item i JOIN item j USING (note) WHERE i.id <= 30000 AND j.id <= 30000"
+    }
+    slow = 'config = ["default", "enable_hashjoin=off", "enable_mergejoin=off"]'
+    file = write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries, time_limit=4)
+    words, found = causes(place, pgstrata, file)
+    assert words == {"long": "slower"}
+    cause = found["long"]
+    assert cause["word"] in ("planner", "unknown")
+    assert len(cause["old_plan"]) == 1 and cause["old_plan"][0].startswith("SET LOCAL enable_")
+    assert cause["sentence"].endswith("with its own plan it runs into its limit")
+    remedy = best(cause)
+    assert remedy is not None and remedy["at_most"] and remedy["times"]["ratio"] < 0.9
 
 
 def test_equal_servers_have_no_causes(place: Path, pgstrata: Program, pg17: Server) -> None:

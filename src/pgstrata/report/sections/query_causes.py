@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
@@ -155,6 +155,7 @@ def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -
             )
     if not rows:
         return None
+    has_facts = any(node.base_fact or node.other_fact for one in found for node in one.cause.nodes)
     return Table(
         "query-nodes",
         "Where the time went",
@@ -165,9 +166,9 @@ def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -
             Column("ms", "Variant" if len(results.others) > 1 else results.others[0], "ms"),
             Column("base_pages", results.base, "pages"),
             Column("pages", "Variant" if len(results.others) > 1 else results.others[0], "pages"),
-            Column("fact", "How", align="left"),
+            *([Column("fact", "How", align="left")] if has_facts else []),
         ],
-        rows,
+        [row if has_facts else replace(row, cells=row.cells[:-1]) for row in rows],
         _HOW_NODES,
         keys=(("workload", workload.name),),
         lead=2 if len(results.others) > 1 else 1,
