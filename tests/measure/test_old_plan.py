@@ -14,7 +14,7 @@ from pgstrata.judge.plan_detail import detail, distance
 from pgstrata.judge.plan_times import node_times
 from pgstrata.measure.explainer import Explainer, set_local
 from pgstrata.measure.old_plan import OldPlan, differing, find_old_plan, settings_of, statements
-from pgstrata.measure.remedies import Candidate, candidates, missing_indexes
+from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.find.acquire import acquire
@@ -159,6 +159,26 @@ def test_compilation_is_found_and_switched_off() -> None:
         )
         assert [(one.kind, one.sql) for one in found] == [("jit", ("SET LOCAL jit = off",))]
         assert "JIT compilation" in [node.title for node in node_times(executed)]
+
+
+def test_a_missing_index_is_there_for_a_while_only(cluster: Cluster) -> None:
+    query = "SELECT count(*) FROM part WHERE amount = 5"
+    wanted = "CREATE INDEX part_amount ON public.part USING btree (amount)"
+    with cluster.connect() as connection:
+        connection.execute("SET max_parallel_workers_per_gather = 0")
+        ask = Explainer(connection, query)
+        plain = ask.detail()
+        with created_indexes(connection, [wanted, "CREATE INDEX ON nothing (a)"], lambda: None) as created:
+            assert created.definitions == (wanted,)
+            assert created.without == ("DROP INDEX part_amount",)
+            assert "nothing" in created.notes[0]
+            assert ask.detail() != plain and "part_amount" in str(ask.detail())
+            assert ask.detail(created.without) == plain, "without it for one transaction"
+            assert "part_amount" in str(ask.detail())
+        assert ask.detail() == plain
+        with pytest.raises(KeyError), created_indexes(connection, [wanted], lambda: None):
+            raise KeyError
+        assert ask.detail() == plain
 
 
 # --- remedies ---------------------------------------------------------------------------------

@@ -7,12 +7,14 @@ plan nor how it is executed is left out, and of several with the same plan the s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
+from pgstrata.errors import server_said
 from pgstrata.judge.plan_detail import Plan, nodes_of, top_of
 from pgstrata.judge.plan_times import (
     WrongEstimate,
@@ -23,7 +25,7 @@ from pgstrata.judge.plan_times import (
     spilled_kilobytes,
     wrong_estimates,
 )
-from pgstrata.measure.explainer import Explainer, set_local
+from pgstrata.measure.explainer import ASK_SECONDS, Explainer, set_local
 from pgstrata.measure.old_plan import Setting, differing, statements
 from pgstrata.sql_text import identifier
 from pgstrata.store.record import RemedyKind
@@ -94,6 +96,55 @@ def missing_indexes(
 def _unnamed(definition: str) -> str:
     """The definition of an index without its name, as if it were not unique."""
     return re.sub(r"^CREATE (?:UNIQUE )?INDEX (?:\"(?:[^\"]|\"\")*\"|\S+) ON (?:ONLY )?", "", definition)
+
+
+@dataclass(frozen=True)
+class CreatedIndexes:
+    """Indexes that exist for a while. definitions: of those that could be created; without: statements that
+    take them away for a transaction; notes: on those that could not."""
+
+    definitions: tuple[str, ...]
+    without: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def created_indexes(
+    connection: psycopg.Connection[Any], definitions: Sequence[str], check: Callable[[], None]
+) -> Iterator[CreatedIndexes]:
+    """Creates indexes and drops them at the end, also after an error. Raises psycopg.Error."""
+    names: list[str] = []
+    created: list[str] = []
+    notes: list[str] = []
+    try:
+        for definition in definitions:
+            check()
+            before = _indexes(connection)
+            try:
+                connection.execute(f"SET statement_timeout = {round(1000 * ASK_SECONDS)}")
+                connection.execute(definition.encode(), prepare=False)
+            except psycopg.Error as error:
+                if connection.broken:
+                    raise
+                notes.append(f"{definition}: {server_said(error, 200)}")
+                continue
+            names += [name for name in _indexes(connection) if name not in before]
+            created.append(definition)
+        without = tuple(f"DROP INDEX {name}" for name in names)
+        yield CreatedIndexes(tuple(created), without, tuple(notes))
+    finally:
+        with suppress(psycopg.Error):
+            for name in names:
+                connection.execute(f"DROP INDEX {name}".encode(), prepare=False)
+
+
+def _indexes(connection: psycopg.Connection[Any]) -> list[str]:
+    """Names of all indexes, as SQL has them."""
+    rows = connection.execute(
+        "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE c.relkind::text IN ('i', 'I') AND n.nspname !~ '^pg_'"
+    ).fetchall()
+    return [str(name) for (name,) in rows]
 
 
 def candidates(
@@ -241,4 +292,4 @@ def _statistics_name(table: str, columns: Sequence[str]) -> str:
     return identifier("_".join(words)[:60])
 
 
-__all__ = ["Candidate", "candidates", "missing_indexes"]
+__all__ = ["Candidate", "CreatedIndexes", "candidates", "created_indexes", "missing_indexes"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ from pgstrata.errors import PgstrataError, server_said
 from pgstrata.judge.plan_detail import detail, differences
 from pgstrata.judge.plan_times import NodeTime, is_executed, moved
 from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
-from pgstrata.measure.explainer import ASK_SECONDS, Explainer
+from pgstrata.measure.explainer import Explainer
 from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
-from pgstrata.measure.remedies import Candidate, candidates, missing_indexes
+from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
 from pgstrata.measure.turns.participant import Participant
@@ -138,15 +138,18 @@ class _Examination:
             sizes = TableSizes(admin)
             stack.callback(sizes.restore)
             self._turns.sizes = {variant.label: sizes}
-        indexes: list[str] = []
-        without: tuple[str, ...] = ()
+        indexes: Sequence[str] = ()
+        without: Sequence[str] = ()
         found: dict[str, str] | None = None
         if not same:
             if self._may_change_schema:
                 definitions = missing_indexes(
                     self._old.connection, self._new.connection, wanted_plan, self._check
                 )
-                indexes, without = stack.enter_context(self._created(definitions))
+                created = created_indexes(self._new.connection, definitions, self._check)
+                made = stack.enter_context(created)
+                indexes, without = made.definitions, made.without
+                self._notes += made.notes
             result = find_old_plan(self._new, wanted, wanted_plan, old, new, check=self._check)
             found = result.settings
         executed = self._executed(self._new, variant.label, without)
@@ -239,33 +242,6 @@ class _Examination:
                 )
             )
         return tuple(found)
-
-    @contextmanager
-    def _created(self, definitions: Sequence[str]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        """Creates missing indexes and drops them at the end. Gives their definitions, and the statements that
-        take them away for a transaction."""
-        connection = self._new.connection
-        names: list[str] = []
-        created: list[str] = []
-        try:
-            for definition in definitions:
-                self._check()
-                before = _indexes(connection)
-                try:
-                    connection.execute(f"SET statement_timeout = {round(1000 * ASK_SECONDS)}")
-                    connection.execute(definition.encode(), prepare=False)
-                except psycopg.Error as error:
-                    if connection.broken:
-                        raise
-                    self._notes.append(f"{definition}: {server_said(error, MESSAGE)}")
-                    continue
-                names += [name for name in _indexes(connection) if name not in before]
-                created.append(definition)
-            yield created, tuple(f"DROP INDEX {name}" for name in names)
-        finally:
-            with suppress(psycopg.Error):
-                for name in names:
-                    connection.execute(f"DROP INDEX {name}".encode(), prepare=False)
 
     # --- measuring ----------------------------------------------------------------------------
 
@@ -417,15 +393,6 @@ def _differences(wanted: Sequence[str], plain: Sequence[str]) -> tuple[tuple[str
         for ours, theirs in differences(wanted, plain)[:MOST_DIFFERENCES]
     ]
     return tuple(found) or (("the same nodes in another order", "the same nodes in another order"),)
-
-
-def _indexes(connection: psycopg.Connection[Any]) -> list[str]:
-    """Names of all indexes, as SQL has them."""
-    rows = connection.execute(
-        "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
-        "ON n.oid = c.relnamespace WHERE c.relkind::text IN ('i', 'I') AND n.nspname !~ '^pg_'"
-    ).fetchall()
-    return [str(name) for (name,) in rows]
 
 
 __all__ = ["Differing", "search_causes"]
