@@ -550,6 +550,15 @@ class Study(Strict):
         le=LONGEST_SECONDS,
         description='Most measured seconds of a step with `until = "verdict"`, all variants together.',
     )
+    why_seconds: float = Field(
+        default=120.0,
+        ge=0,
+        le=LONGEST_SECONDS,
+        description=(
+            'Most seconds, with `until = "verdict"`, that are spent on why single queries are slower and on '
+            "what helps (docs/guides/why-slower.md); 0: none."
+        ),
+    )
     margin: Share = Field(
         default=0.02,
         ge=0.0001,

@@ -96,6 +96,14 @@ MarginOption = Annotated[
         "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
     ),
 ]
+WhySecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--why-seconds",
+        metavar="S",
+        help="Most seconds for why single queries are slower, and what helps (default: 120); 0: none.",
+    ),
+]
 LoadLimitOption = Annotated[
     str | None,
     typer.Option(

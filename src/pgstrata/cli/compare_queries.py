@@ -25,6 +25,7 @@ from pgstrata.cli.arguments import (
     RunsOption,
     ServersOption,
     SettingsOption,
+    WhySecondsOption,
 )
 from pgstrata.cli.output import TextOrJson
 
@@ -55,6 +56,7 @@ def compare_queries(
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds for all queries (default: 240)."),
     ] = None,
+    why_seconds: WhySecondsOption = None,
     margin: MarginOption = None,
     other_load: LoadLimitOption = None,
     base: BaseOption = None,
@@ -102,6 +104,7 @@ def compare_queries(
         data_dir=data_dir,
         until="verdict",
         max_seconds=max_seconds,
+        why_seconds=why_seconds,
         margin=margin,
         other_load=other_load,
         dry_run=dry_run,

@@ -30,6 +30,7 @@ from pgstrata.cli.arguments import (
     SettingsOption,
     WaitQuietOption,
     WhatArgument,
+    WhySecondsOption,
     WorkloadsOption,
 )
 from pgstrata.cli.kinds import kinds
@@ -115,6 +116,7 @@ def run(
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds of a step with --until verdict."),
     ] = None,
+    why_seconds: WhySecondsOption = None,
     margin: MarginOption = None,
     judge: Annotated[
         str | None,
@@ -204,6 +206,7 @@ def run(
             "slice_seconds": slice_,
             "turns": turns,
             "max_seconds": max_seconds,
+            "why_seconds": why_seconds,
             "margin": share("--margin", margin) if margin else None,
             "judge": [name.strip() for name in judge.split(",")] if judge else None,
             "other_load": load_share(other_load) if other_load else None,

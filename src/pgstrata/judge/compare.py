@@ -25,6 +25,7 @@ from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together
+from pgstrata.judge.query_causes import QueryCause, judge_cause
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.single_queries import UNIT, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
@@ -70,6 +71,8 @@ class StepVerdict:
     """The verdicts on its response times, each named `STEP.p99`; their rates are 1 ÷ seconds."""
     ends: tuple[str, str] = ("", "")
     """Of a query: `rejected` or `limited` for base and other where that side executes it no more."""
+    cause: QueryCause | None = None
+    """Of a query that was proven to differ while it was measured: why, and what helps."""
 
     @property
     def ratio(self) -> float | None:
@@ -103,6 +106,7 @@ class StepVerdict:
                 else {}
             ),
             **({"base_end": self.ends[0], "other_end": self.ends[1]} if self.evidence == "queries" else {}),
+            **({"cause": self.cause.record()} if self.cause is not None else {}),
         }
 
 
@@ -220,7 +224,9 @@ def compare_all(
                 replace(
                     _step(key[1:], here, there, *evidence[key], found[key]),
                     queries=tuple(
-                        _query(key[1], name, query, found[number, key[1], name])
+                        _query(
+                            key[1], name, query, found[number, key[1], name], here[key[1:]], there[key[1:]]
+                        )
                         for name, query in of_queries.get(key, {}).items()
                     ),
                     times=tuple(
@@ -261,10 +267,27 @@ def _step(
     return found if base is None or ratio is None else replace(found, other_rate=base * ratio)
 
 
-def _query(workload: str, name: str, query: QueryVerdict, verdict: Verdict) -> StepVerdict:
-    """verdict: that of the query, adjusted for the number of all."""
+def _query(
+    workload: str, name: str, query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side
+) -> StepVerdict:
+    """verdict: that of the query, adjusted for the number of all; base, other: the step of both."""
     rates = query.base_rate, query.other_rate
-    return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends)
+    cause = None
+    if verdict.word in ("slower", "faster"):
+        cause = _cause(query, verdict, base, other)
+    return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends, cause=cause)
+
+
+def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
+    """Why a query differs, from the last comparison that has looked for it."""
+    for repeat in sorted(base.keys() & other.keys(), reverse=True):
+        ours, theirs = base[repeat], other[repeat]
+        record = next((one for one in theirs.record.query_causes if one.name == query.name), None)
+        if record is not None and _together(ours.run, theirs.run) is not None:
+            labels = ours.run.variant, theirs.run.variant
+            limit, seconds = theirs.record.load_limit, _inverse(query.base_rate)
+            return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds)
+    return None
 
 
 def _times(

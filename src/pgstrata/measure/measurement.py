@@ -35,7 +35,7 @@ from pgstrata.observe.step import OwnTime
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import AloneRecords, QueryPairs, TookTurns
+from pgstrata.store.record import AloneRecords, QueryCauseRecord, QueryPairs, TookTurns
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -140,6 +140,7 @@ class StepMeasurement:
         self.alone: AloneRecords | None = None
         self.query_pairs: QueryPairs | None = None
         """These two are as in the step record."""
+        self.query_causes: list[QueryCauseRecord] = []
         self._where, self._seed, self._last = where, seed, last
         self._spec: Spec | None = None
         self._notes: list[str] = []
@@ -313,7 +314,8 @@ class StepMeasurement:
         if self.alone is not None:
             result.record = structs.replace(result.record, alone=self.alone)
         if self.query_pairs is not None:
-            result.record = structs.replace(result.record, query_pairs=self.query_pairs)
+            causes = tuple(self.query_causes)
+            result.record = structs.replace(result.record, query_pairs=self.query_pairs, query_causes=causes)
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)

@@ -157,7 +157,7 @@ class TwoServers:
             profile=ProfileSpec(seconds=max(1.0, min(10.0, work.seconds / 2))) if self.profile else None,
         )
         if work.verdict_seconds:
-            study = study.replaced(until="verdict", max_seconds=work.verdict_seconds)
+            study = study.replaced(until="verdict", max_seconds=work.verdict_seconds, why_seconds=0)
         campaign = check_study(study, sets=work.sets)
         there = steps_of(campaign.workloads[0])
         for step in work.steps:

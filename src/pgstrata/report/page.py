@@ -15,6 +15,7 @@ from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
+from pgstrata.report.sections.query_causes import cause_blocks
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.steps import steps_section
@@ -65,6 +66,7 @@ def summary(results: RunSet) -> Section:
         if workload.compared:
             blocks += [
                 query_table(results, workload),
+                *cause_blocks(results, workload),
                 absolute_table(results, workload),
                 relative_table(results, workload),
                 times_table(results, workload),

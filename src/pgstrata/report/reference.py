@@ -173,6 +173,7 @@ STEP = {
     "alone": "of a replay in rounds: statements executed alone, with their turns",
     "query_pairs": "of recorded queries: turns of each, the shortest execution before them, `rejected` or"
     " `limited`",
+    "query_causes": "of queries that differ: plans, statements that bring the base's plan, turns, remedies",
 }
 
 METRIC_HEAD = """\

@@ -16,6 +16,7 @@ from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Tabl
 from pgstrata.page.results import RunSet
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.query_causes import cause_lines
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.sections.times import times_table
@@ -45,8 +46,12 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
     for workload in results.workloads:
         if not workload.compared:
             continue
+        if (queries := query_table(results, workload)) is not None:
+            _table(queries, console)
+        for title, text in cause_lines(results, workload):
+            console.print()
+            console.print(Text.assemble((title, "bold"), " ", text), soft_wrap=not console.is_terminal)
         found = (
-            query_table(results, workload),
             absolute_table(results, workload),
             relative_table(results, workload),
             times_table(results, workload),

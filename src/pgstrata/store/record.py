@@ -328,6 +328,77 @@ class QueryPairs(Struct, frozen=True, kw_only=True):
     """After which the server cancels a query."""
 
 
+class NodeMoved(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node of a query plan whose own time or pages moved between two servers, by EXPLAIN (ANALYZE, BUFFERS)
+    once on each."""
+
+    node: str
+    base_ms: NotNegative | None = None
+    """Without the nodes below it; None where that side has no such node."""
+    other_ms: NotNegative | None = None
+    base_buffers: Count = 0
+    """Pages of tables and indexes, cached or not."""
+    other_buffers: Count = 0
+    base_temporary: Count = 0
+    """Pages of temporary files."""
+    other_temporary: Count = 0
+    base_fact: str = ""
+    """How it sorted or hashed, how many workers it had."""
+    other_fact: str = ""
+
+
+RemedyKind = Literal["analyze", "statistics", "target", "index", "setting", "memory", "jit"]
+
+
+class TrialTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One query on one server, without and with a remedy in turn."""
+
+    name: str
+    without: tuple[Slice, ...] = ()
+    with_it: tuple[Slice, ...] = ()
+    reason: str = ""
+    """Why it was not executed until it was known."""
+
+
+class RemedyTrial(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a DBA may do for a query, tried on the cluster under test and undone."""
+
+    kind: RemedyKind
+    sql: tuple[str, ...]
+    turns: TrialTurns
+    limit_without: NotNegative | None = None
+    """Limit in seconds that the query runs into without the remedy; None where it ends."""
+    others: tuple[TrialTurns, ...] = ()
+    """Other queries of the step; of the best remedy, where others see it."""
+    plan_is_old: bool = False
+    """Whether the query has the old plan with it."""
+
+
+class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a query differs from the base: the same server asked again with the old plan, and what helps."""
+
+    name: str
+    differences: tuple[tuple[str, str], ...] = ()
+    """What the planner decided otherwise: nodes of the base's plan, and of the variant's. Empty where the
+    plans are the same."""
+    old_plan: tuple[str, ...] = ()
+    """Statements under which the variant chooses the base's plan; empty where none were found, or needed."""
+    asked: Count = 0
+    """How many plans were asked for to find them."""
+    base: tuple[Slice, ...] = ()
+    new: tuple[Slice, ...] = ()
+    forced: tuple[Slice, ...] = ()
+    """Turns of the base, of the variant and of the variant with the base's plan, in pairs of three; none
+    where the plans are the same, whose pairs are those of `query_pairs`."""
+    nodes: tuple[NodeMoved, ...] = ()
+    planning_ms: tuple[NotNegative, NotNegative] | None = None
+    """Of the base and of the variant to plan the query: medians of EXPLAIN (SUMMARY) in turn; None where a
+    server does not tell."""
+    remedies: tuple[RemedyTrial, ...] = ()
+    seconds: NotNegative = 0.0
+    notes: tuple[str, ...] = ()
+
+
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
@@ -398,6 +469,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a replay in rounds; of the base those statements that another variant asks for."""
     query_pairs: QueryPairs | None = None
     """Of a step of recorded queries in an interleaved comparison."""
+    query_causes: tuple[QueryCauseRecord, ...] = ()
+    """Of queries of this variant that are slower or faster than on the base."""
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

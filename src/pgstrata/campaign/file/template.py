@@ -79,6 +79,7 @@ order = "sequential"
 # window_seconds = 0.1
 # until = "verdict"
 # max_seconds = 240.0
+# why_seconds = 120.0             # of single queries: why they are slower, and what helps
 # margin = 0.02
 
 # Response times that are judged beside the rate, and the difference that is none.

@@ -211,7 +211,9 @@ def share_in_turns(
     if schedule.how == "queries":
         assert step.single is not None
         around = len(step.single.names) * (QUERY_SECONDS + AROUND_SLICE_SECONDS)
-        return length + (count * (length + around) if most is None else most)
+        if most is None:
+            return length + count * (length + around)
+        return length + most + spec.why_seconds / len(variants)
     if schedule.kind is None:
         return None
     if most is not None and length > 0:

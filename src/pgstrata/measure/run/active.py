@@ -91,6 +91,11 @@ class ActiveRun:
         self._outlive = {step.name for step in independent(self.phases)} if self.planned.made_of else set()
         self._kept = {step.name: step for step in run.kept}
 
+    @property
+    def database(self) -> str:
+        """The database that is measured."""
+        return self._database
+
     def measure(self) -> tuple[Path, str | None]:
         """Measures the run. Returns its folder, and the sentence that says why it failed or None.
 

@@ -21,10 +21,13 @@ from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
+from pgstrata.measure.turns.arms import ArmTurns
+from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.executions import FIRST
+from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Step
@@ -203,16 +206,53 @@ class QueryExecution:
 
     def _known(self, query: Query) -> bool:
         """Whether the verdict on a query holds for all variants, also among that of all queries."""
-        for side in self._sides(query)[1:]:
-            both = (self._side(self._base, query), self._side(side, query))
-            labels = self._base.label, side.label
-            limit = self._single.limit_seconds
-            verdict = judge_query([both], limit, labels, Criterion(self._margin))
-            if not verdict.decided:
-                return False
-            if verdict.word != "same" and verdict.p_value * self._comparisons > 1.0 - USUAL.confidence:
-                return False
-        return True
+        return all(self._holds(self._verdict(side, query)) for side in self._sides(query)[1:])
+
+    def _verdict(self, side: Participant, query: Query) -> Verdict:
+        both = (self._side(self._base, query), self._side(side, query))
+        labels = self._base.label, side.label
+        return judge_query([both], self._single.limit_seconds, labels, Criterion(self._margin))
+
+    def _holds(self, verdict: Verdict) -> bool:
+        """Whether it is decided, also among those of all queries."""
+        if not verdict.decided:
+            return False
+        return verdict.word == "same" or verdict.p_value * self._comparisons <= 1.0 - USUAL.confidence
+
+    def differing(self) -> list[Differing]:
+        """Returns the queries that are proven slower on a variant, largest losses first, then faster ones."""
+        found: list[tuple[float, Differing]] = []
+        for query in self._queries:
+            if self._base.label not in query.turns:
+                continue
+            seconds = {
+                label: turns.seconds
+                for label, turns in query.turns.items()
+                if not turns.end and turns.seconds is not None
+            }
+            for side in self._here:
+                if side is self._base or side.error is not None or side.label not in query.turns:
+                    continue
+                verdict = self._verdict(side, query)
+                if (
+                    verdict.word in ("slower", "faster")
+                    and self._holds(verdict)
+                    and self._base.label in seconds
+                ):
+                    one = Differing(query.name, side, verdict.word == "slower", seconds)
+                    found.append((verdict.ratio, one))
+        return [one for _, one in sorted(found, key=lambda each: (not each[1].is_slower, each[0]))]
+
+    def ending(self) -> dict[str, dict[str, float]]:
+        """Returns the seconds of an execution of each query by the label of the variant, where it ends."""
+        return {
+            query.name: {
+                label: turns.seconds
+                for label, turns in query.turns.items()
+                if turns.seconds is not None and not turns.end
+            }
+            for query in self._queries
+        }
 
     def _side(self, participant: Participant, query: Query) -> QuerySide:
         return QuerySide(query.turns[participant.label], participant.load_limit)
@@ -241,7 +281,7 @@ def measure(group: Group, schedule: Schedule) -> None:
     with ExitStack() as rows:
         group.each(partial(Participant.measure_once, rows=rows))
         if len(group.here) > 1:
-            QueryExecution(
+            execution = QueryExecution(
                 group.base,
                 group.here,
                 schedule.step,
@@ -249,7 +289,14 @@ def measure(group: Group, schedule: Schedule) -> None:
                 seconds=group.settings.max_seconds if watched else None,
                 pairs=None if watched else schedule.count,
                 leave=group.attempt,
-            ).execute()
+            )
+            execution.execute()
+            base = next((one for one in group.here if one.label == group.base), None)
+            if watched and group.settings.why_seconds and base is not None:
+                end = time.monotonic() + group.settings.why_seconds
+                turns = ArmTurns(schedule.step, group.interrupts, group.attempt, end)
+                differing, ending = execution.differing(), execution.ending()
+                search_causes(base, differing, ending, turns, group.settings.margin)
         for participant in group.participants:
             participant.store_once()
 

@@ -1,0 +1,173 @@
+"""One query in turn on several arms: servers, each with statements of its own before the query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+
+from pgstrata import numbers
+from pgstrata.campaign.plan.order import QUERY_SECONDS
+from pgstrata.driver.spec import SqlSpec
+from pgstrata.errors import DriverError, PgstrataError, UsageError, server_said
+from pgstrata.measure.explainer import ASK_SECONDS
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.table_sizes import TableSizes
+from pgstrata.measure.turns.participant import Participant
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.stats.executions import FIRST
+from pgstrata.store.record import Slice
+from pgstrata.turns.model import order_of_pair
+from pgstrata.workload.core.language import Script, Sql, Step
+
+WARM_SECONDS = 10.0
+"""A query that takes less is executed once in each turn before it counts: ANALYZE in a turn has read what the
+query reads, which must not help one arm only."""
+
+MOST_EXECUTIONS = 50
+"""Of one turn."""
+
+MOST_PAIRS = 200
+"""Of one comparison."""
+
+LEAST_PAIRS = 8
+"""Before the first look where a pair takes less than a second: intervals of fewer pairs are wide."""
+
+MESSAGE = 200
+"""Characters of what a server says."""
+
+
+@dataclass
+class Arm:
+    """One of those that take turns.
+
+    before: statements in the transaction of the query; seconds: of an execution, as far as it is known.
+    """
+
+    side: Participant
+    before: Sequence[str]
+    seconds: float | None
+    slices: list[Slice] = field(default_factory=list)
+
+
+class ArmTurns:
+    """Executes queries of a step on arms, in transactions that end with the connection.
+
+    leave: called with a participant whose server cannot go on. end: when all has to be over, by the monotonic
+    clock. sizes: restored after each turn with statements before the query, by the label of the variant.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        interrupts: Interrupts,
+        leave: Callable[[Participant, Callable[[Participant], object]], None],
+        end: float,
+    ) -> None:
+        assert step.single is not None
+        self._single, self._confined = step.single, step.confined
+        self._interrupts, self._leave = interrupts, leave
+        self.end = end
+        self.sizes: dict[str, TableSizes] = {}
+
+    @property
+    def limit_seconds(self) -> float:
+        """After which the server cancels a query."""
+        return self._single.limit_seconds
+
+    def text(self, query: str) -> str:
+        """Returns the statement of a query. Raises UsageError where it is made anew for each execution."""
+        for script in self._single.step(query, 1).roles[0].scripts:
+            for op in script.ops if isinstance(script, Script) else ():
+                spec = op.op()
+                if isinstance(spec, SqlSpec) and all(isinstance(part, str) for part in spec.sql):
+                    return "".join(map(str, spec.sql))
+        raise UsageError(f"the text of {query} is not known beforehand")
+
+    def connect(self, side: Participant, stack: ExitStack, *, superuser: bool = False) -> Any:
+        """Returns a connection to the server that executes the queries, closed with the stack. Raises
+        ServerError."""
+        cluster = side.cluster.standbys.serving(reads_only=True)
+        assert isinstance(cluster, Cluster)
+        confined = self._confined and not superuser
+        return stack.enter_context(cluster.connect(side.run.database, confined=confined))
+
+    def check(self, side: Participant) -> None:
+        """Lets a participant leave whose server has ended."""
+        self._leave(side, lambda participant: participant.cluster.standbys.check())
+
+    def in_turn(self, query: str, arms: Sequence[Arm], deadline: float, is_known: Callable[[], bool]) -> str:
+        """Executes a query in turn until it is known. Returns why it ended before; empty where it did not.
+
+        Goes on after the turns that the arms have already. Raises Interrupted.
+        """
+        first = max((part.pair for arm in arms for part in arm.slices), default=0) + 1
+        if first > FIRST and is_known():
+            return ""
+        for pair in range(first, first + MOST_PAIRS):
+            once = sum((arm.seconds or 0.0) * (2 if _is_warmed(arm) else 1) for arm in arms)
+            if pair <= FIRST and time.monotonic() + (FIRST - pair + 1) * once > max(deadline, self.end):
+                return f"{FIRST} pairs would take {numbers.duration(FIRST * once)}"
+            for place in order_of_pair(pair, len(arms)):
+                self._interrupts.check()
+                if why := self._turn(query, arms[place], pair):
+                    return why
+            least = FIRST if once > 1.0 else LEAST_PAIRS
+            if pair >= least and (pair < LEAST_PAIRS or pair % 2 == 0) and is_known():
+                return ""
+            if time.monotonic() >= deadline:
+                return f"its time was over after {numbers.counted(pair, 'pair')}"
+        return f"not known after {numbers.counted(MOST_PAIRS, 'pair')}"
+
+    def _turn(self, query: str, arm: Arm, pair: int) -> str:
+        """One turn; returns why there is none."""
+        side = arm.side
+        if side.error is not None or side.measurement is None:
+            return f"{side.label} left the comparison"
+        warm = int(_is_warmed(arm))
+        seconds = arm.seconds or self.limit_seconds
+        count = max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(seconds, 1e-6))))
+        try:
+            _, done, load = side.measurement.execute(self._step(query, count + warm, arm.before))
+        except DriverError as error:
+            self.check(side)
+            return f"{side.label}: {server_said(error.message, MESSAGE)}"
+        finally:
+            if arm.before and (sizes := self.sizes.get(side.label)) is not None:
+                with suppress(psycopg.Error, PgstrataError):
+                    sizes.restore()
+        if failed := next((one.error for one in done if one.error is not None), None):
+            return f"{side.label}: {server_said(failed.message, MESSAGE)}"
+        counted = done[warm:]
+        total = sum(one.seconds for one in counted)
+        if not counted or total <= 0:
+            return f"{side.label}: no execution came to its end"
+        arm.seconds = total / len(counted)
+        limit = side.load_limit
+        arm.slices.append(
+            Slice(
+                pair=pair,
+                seconds=total,
+                rate=len(counted) / total,
+                other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+            )
+        )
+        return ""
+
+    def _step(self, query: str, executions: int, before: Sequence[str]) -> Step:
+        step = self._single.step(query, executions)
+        (role,) = step.roles
+        first = [f"SET statement_timeout = {round(1000 * ASK_SECONDS)}", "BEGIN", *before]
+        start = [Sql.verbatim(text, name="before") for text in (*first, "SET TRANSACTION READ ONLY")]
+        return replace(step, roles=[replace(role, start=[*start, *role.start])], confined=self._confined)
+
+
+def _is_warmed(arm: Arm) -> bool:
+    return arm.seconds is not None and arm.seconds < WARM_SECONDS
+
+
+__all__ = ["MESSAGE", "Arm", "ArmTurns"]

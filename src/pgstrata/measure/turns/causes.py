@@ -1,0 +1,398 @@
+"""Asks why queries are slower or faster than on the base, and what helps, while all clusters are still up.
+
+The variant executes the query with the base's plan, in turn with the base and with itself. Then each remedy
+is tried on the variant, in turn with itself as it is. Everything stands in transactions that are rolled back,
+but for a missing index, which is created once and dropped at the end.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+from msgspec import structs
+
+from pgstrata import numbers
+from pgstrata.errors import PgstrataError, server_said
+from pgstrata.judge.plan_detail import detail, differences
+from pgstrata.judge.plan_times import NodeTime, is_executed, moved
+from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
+from pgstrata.measure.explainer import Explainer
+from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
+from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
+from pgstrata.measure.table_sizes import TableSizes
+from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
+from pgstrata.measure.turns.participant import Participant
+from pgstrata.stats.criterion import Criterion
+from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyTrial, TrialTurns
+
+NO_TIME = "the time for causes was over before (`why_seconds`)"
+
+MOST_DIFFERENCES = 40
+LONGEST_DIFFERENCE = 400
+"""Lines of two plans that are kept, and their characters."""
+
+PLANNED = 15
+"""How often a query is planned on each side to see how long that takes."""
+
+MOST_OTHERS = 50
+"""Queries on which the effect of a remedy is measured."""
+
+OTHERS_SHARE = 0.25
+"""Of the time of a query: for the effect of its remedy on others."""
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A query of a variant that is proven to differ from the base. seconds: of an execution by the label of
+    the variant, without those that run into the limit; is_slower: the variant is."""
+
+    name: str
+    variant: Participant
+    is_slower: bool
+    seconds: Mapping[str, float]
+
+
+def search_causes(
+    base: Participant,
+    differing: Sequence[Differing],
+    others: Mapping[str, Mapping[str, float]],
+    turns: ArmTurns,
+    margin: float,
+) -> None:
+    """Looks into each query that differs and keeps what it finds with the step of its variant.
+
+    others: seconds of an execution of all queries that end, by name and label. Raises Interrupted.
+    """
+    if not differing:
+        return
+    count = numbers.counted(len(differing), "query differs", "queries differ")
+    left = turns.end - time.monotonic()
+    base.run.progress.say(f"  why {count}, and what helps, for {numbers.duration(round(left))} at most")
+    for number, one in enumerate(differing):
+        begun = time.monotonic()
+        if base.error is not None or one.variant.error is not None or one.variant.measurement is None:
+            continue
+        deadline = begun + (turns.end - begun) / (len(differing) - number)
+        examination = _Examination(base, one, others, turns, Criterion(margin), deadline)
+        cause = examination.failed(NO_TIME) if begun >= turns.end else _examined(examination)
+        kept = structs.replace(cause, seconds=round(time.monotonic() - begun, 3))
+        one.variant.measurement.query_causes.append(kept)
+
+
+def _examined(examination: _Examination) -> QueryCauseRecord:
+    try:
+        return examination.record()
+    except (psycopg.Error, PgstrataError) as error:
+        return examination.failed(f"not looked into: {server_said(error, MESSAGE)}")
+
+
+class _Examination:
+    """One query of one variant."""
+
+    def __init__(
+        self,
+        base: Participant,
+        one: Differing,
+        others: Mapping[str, Mapping[str, float]],
+        turns: ArmTurns,
+        criterion: Criterion,
+        deadline: float,
+    ) -> None:
+        self._base, self._one, self._others = base, one, others
+        self._turns, self._criterion, self._deadline = turns, criterion, deadline
+        self._check = base.run.interrupts.check
+        self._notes: list[str] = []
+        self._three_arms: Sequence[Arm] = ()
+        cluster = one.variant.cluster
+        self._may_change_schema = cluster.standbys.serving(reads_only=True) is cluster
+        """A standby takes no other statistics or indexes than its primary's."""
+
+    def record(self) -> QueryCauseRecord:
+        """Returns the cause. Raises psycopg.Error, PgstrataError and Interrupted."""
+        with ExitStack() as stack:
+            return self._record(stack)
+
+    def failed(self, why: str) -> QueryCauseRecord:
+        """Returns the record of a query that could not be looked into."""
+        for side in (self._base, self._one.variant):
+            self._turns.check(side)
+        return QueryCauseRecord(name=self._one.name, differences=(("", ""),), notes=(why, *self._notes))
+
+    def _record(self, stack: ExitStack) -> QueryCauseRecord:
+        one, base, variant = self._one, self._base, self._one.variant
+        text = self._turns.text(one.name)
+        self._old = Explainer(self._turns.connect(base, stack), text)
+        self._new = Explainer(self._turns.connect(variant, stack), text)
+        wanted_plan = self._old.plan()
+        wanted, plain = detail(wanted_plan), detail(self._new.plan())
+        old, new = settings_of(self._old.connection), settings_of(self._new.connection)
+        same = wanted == plain
+        if self._may_change_schema:
+            admin = self._turns.connect(variant, stack, superuser=True)
+            sizes = TableSizes(admin)
+            stack.callback(sizes.restore)
+            self._turns.sizes = {variant.label: sizes}
+        indexes: Sequence[str] = ()
+        without: Sequence[str] = ()
+        found: dict[str, str] | None = None
+        if not same:
+            if self._may_change_schema:
+                definitions = missing_indexes(
+                    self._old.connection, self._new.connection, wanted_plan, self._check
+                )
+                created = created_indexes(self._new.connection, definitions, self._check)
+                made = stack.enter_context(created)
+                indexes, without = made.definitions, made.without
+                self._notes += made.notes
+            result = find_old_plan(self._new, wanted, wanted_plan, old, new, check=self._check)
+            found = result.settings
+        executed = self._executed(self._new, variant.label, without)
+        nodes = self._moved(self._executed(self._old, base.label, ()), executed)
+        planning = self._planning()
+        arms: Sequence[Arm] = ()
+        old_plan: tuple[str, ...] = ()
+        if found is not None:
+            old_plan = (*indexes, *statements(found))
+            arms = self._three(statements(found), without)
+        self._three_arms = arms
+        trials: list[RemedyTrial] = []
+        if one.is_slower:
+            trials = self._tried(executed, old, new, wanted, found, indexes, without, same=same)
+        return QueryCauseRecord(
+            name=one.name,
+            differences=() if same else _differences(wanted, plain),
+            old_plan=old_plan,
+            asked=self._new.asked,
+            base=tuple(arms[0].slices) if arms else (),
+            forced=tuple(arms[1].slices) if arms else (),
+            new=tuple(arms[2].slices) if len(arms) > 2 else (),
+            nodes=nodes,
+            planning_ms=planning,
+            remedies=tuple(trials),
+            notes=tuple(self._notes),
+        )
+
+    # --- plans --------------------------------------------------------------------------------
+
+    def _executed(self, explainer: Explainer, label: str, before: Sequence[str]) -> Any:
+        """The executed plan of a side, or the plan alone where it does not come to its end."""
+        self._check()
+        seconds = self._one.seconds.get(label)
+        limit = self._turns.limit_seconds
+        if seconds is None:
+            self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, it runs into its limit")
+        elif time.monotonic() + 3 * seconds < self._deadline:
+            try:
+                return explainer.executed(limit, before)
+            except psycopg.Error as error:
+                if explainer.connection.broken:
+                    raise
+                self._notes.append(f"{label}: EXPLAIN ANALYZE: {server_said(error, MESSAGE)}")
+        else:
+            self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, there was no time")
+        return explainer.plan(before)
+
+    def _planning(self) -> tuple[float, float] | None:
+        """Milliseconds to plan the query on both sides; None where a server does not tell."""
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(PLANNED):
+            self._check()
+            for explainer, own in zip((self._old, self._new), times, strict=True):
+                try:
+                    value = explainer.planning_ms()
+                except psycopg.Error:
+                    if explainer.connection.broken:
+                        raise
+                    return None
+                if value is None:
+                    return None
+                own.append(value)
+        return round(statistics.median(times[0]), 4), round(statistics.median(times[1]), 4)
+
+    def _moved(self, base: Any, other: Any) -> tuple[NodeMoved, ...]:
+        def times(node: NodeTime | None) -> tuple[float | None, int, int, str]:
+            if node is None:
+                return None, 0, 0, ""
+            return round(node.milliseconds, 3), node.buffers, node.temporary, node.fact
+
+        if not is_executed(base) or not is_executed(other):
+            return ()
+        found = []
+        for ours, theirs in moved(base, other):
+            title = (theirs or ours or NodeTime("", 0, 0, 0, "")).title
+            (base_ms, base_buffers, base_temporary, base_fact) = times(ours)
+            (other_ms, other_buffers, other_temporary, other_fact) = times(theirs)
+            found.append(
+                NodeMoved(
+                    node=title,
+                    base_ms=base_ms,
+                    other_ms=other_ms,
+                    base_buffers=base_buffers,
+                    other_buffers=other_buffers,
+                    base_temporary=base_temporary,
+                    other_temporary=other_temporary,
+                    base_fact=base_fact,
+                    other_fact=other_fact,
+                )
+            )
+        return tuple(found)
+
+    # --- measuring ----------------------------------------------------------------------------
+
+    def _three(self, before: Sequence[str], without: Sequence[str]) -> list[Arm]:
+        """The base, the variant with the base's plan, and the variant, where that one comes to its end."""
+        one = self._one
+        base = Arm(self._base, (), one.seconds.get(self._base.label))
+        forced = Arm(one.variant, before, base.seconds)
+        arms = [base, forced]
+        own = one.seconds.get(one.variant.label)
+        new = Arm(one.variant, without, own)
+        if own is not None:
+            arms.append(new)
+        limit = one.variant.load_limit
+
+        def is_known() -> bool:
+            remaining = look(base.slices, forced.slices, limit, self._criterion)
+            if own is None:
+                return remaining.decided
+            change = look(base.slices, new.slices, limit, self._criterion)
+            removed = look(forced.slices, new.slices, limit, self._criterion)
+            return attribution(change, remaining, removed) in SETTLED and change.decided
+
+        now = time.monotonic()
+        share = 0.4 if one.is_slower else 1.0
+        if why := self._turns.in_turn(one.name, arms, now + share * (self._deadline - now), is_known):
+            self._notes.append(f"with the plan of {self._base.label}: {why}")
+        return arms
+
+    def _tried(
+        self,
+        executed: Any,
+        old: Mapping[str, Setting],
+        new: Mapping[str, Setting],
+        wanted: Sequence[str],
+        found: dict[str, str] | None,
+        indexes: Sequence[str],
+        without: Sequence[str],
+        *,
+        same: bool,
+    ) -> list[RemedyTrial]:
+        chosen = candidates(
+            self._new,
+            executed,
+            old,
+            new,
+            old_plan=found,
+            indexes=indexes,
+            same_plan=same,
+            without=without,
+            check=self._check,
+        )
+        if not self._may_change_schema:
+            chosen = [candidate for candidate in chosen if candidate.is_for_one_query]
+        trials: list[RemedyTrial] = []
+        for number, candidate in enumerate(chosen):
+            now = time.monotonic()
+            left = (self._deadline - now) * (1 - OTHERS_SHARE)
+            if left <= 0:
+                self._notes.append(f"{numbers.counted(len(chosen) - number, 'remedy', 'remedies')} not tried")
+                break
+            trials.append(
+                self._trial(candidate, without, now + left / (len(chosen) - number), wanted, len(chosen))
+            )
+        return self._with_others(trials, chosen, without)
+
+    def _trial(
+        self,
+        candidate: Candidate,
+        without: Sequence[str],
+        deadline: float,
+        wanted: Sequence[str],
+        looks: int,
+    ) -> RemedyTrial:
+        one = self._one
+        own = one.seconds.get(one.variant.label)
+        turns = self._paired(one.name, own, candidate, without, deadline, looks)
+        return RemedyTrial(
+            kind=candidate.kind,
+            sql=candidate.sql,
+            turns=turns,
+            limit_without=None if own is not None else self._turns.limit_seconds,
+            plan_is_old=candidate.plan == tuple(wanted),
+        )
+
+    def _paired(
+        self,
+        query: str,
+        seconds: float | None,
+        candidate: Candidate,
+        without: Sequence[str],
+        deadline: float,
+        looks: int,
+    ) -> TrialTurns:
+        """A query on the variant, with and without a remedy. seconds: None where it does not end without."""
+        variant = self._one.variant
+        with_it = Arm(variant, candidate.before, seconds)
+        plain = Arm(variant, without, seconds)
+        if query == self._one.name and len(self._three_arms) > 2:
+            _, forced, new = self._three_arms
+            if tuple(forced.before) == tuple(candidate.before):  # measured already
+                with_it, plain = replace(forced, slices=[*forced.slices]), replace(new, slices=[*new.slices])
+                both = {part.pair for part in plain.slices} & {part.pair for part in with_it.slices}
+                for arm in (plain, with_it):
+                    arm.slices = [part for part in arm.slices if part.pair in both]
+        arms = [plain, with_it] if seconds is not None else [with_it]
+
+        def is_known() -> bool:
+            if seconds is None:
+                return True
+            verdict = look(plain.slices, with_it.slices, variant.load_limit, self._criterion, looks)
+            return verdict.decided
+
+        reason = self._turns.in_turn(query, arms, deadline, is_known)
+        return TrialTurns(
+            name=query, without=tuple(plain.slices), with_it=tuple(with_it.slices), reason=reason
+        )
+
+    def _with_others(
+        self, trials: list[RemedyTrial], chosen: Sequence[Candidate], without: Sequence[str]
+    ) -> list[RemedyTrial]:
+        """The trials; the best with its effect on other queries, where these see it."""
+        best = best_trial(trials, self._one.variant.load_limit, self._criterion)
+        if best is None:
+            return trials
+        candidate = next(each for each in chosen if each.sql == best.sql)
+        if candidate.is_for_one_query:
+            return trials
+        label = self._one.variant.label
+        queries = sorted(
+            ((seconds[label], name) for name, seconds in self._others.items() if label in seconds)
+        )
+        queries = [each for each in queries if each[1] != self._one.name]
+        effects: list[TrialTurns] = []
+        for number, (seconds, name) in enumerate(queries[:MOST_OTHERS]):
+            now = time.monotonic()
+            if now >= self._deadline:
+                self._notes.append(f"its effect on {len(queries) - number} other queries was not measured")
+                break
+            share = (self._deadline - now) / (min(len(queries), MOST_OTHERS) - number)
+            effects.append(self._paired(name, seconds, candidate, without, now + share, 1))
+        with_effects = structs.replace(best, others=tuple(effects))
+        return [with_effects if trial is best else trial for trial in trials]
+
+
+def _differences(wanted: Sequence[str], plain: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    found = [
+        (ours[:LONGEST_DIFFERENCE], theirs[:LONGEST_DIFFERENCE])
+        for ours, theirs in differences(wanted, plain)[:MOST_DIFFERENCES]
+    ]
+    return tuple(found) or (("the same nodes in another order", "the same nodes in another order"),)
+
+
+__all__ = ["Differing", "search_causes"]

@@ -1,0 +1,256 @@
+"""Why single queries differ from the base, and what helps: sentences, nodes that moved, remedies tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pgstrata import numbers
+from pgstrata.judge.compare import StepVerdict
+from pgstrata.judge.marks import verdict_mark
+from pgstrata.judge.query_causes import QueryCause, Remedy
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Table, missing, words
+from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.report.sections.query_verdicts import verdict_cell
+
+_HOW_CAUSES = (
+    "Where the plan differs, the variant executed the query with the plan of {base} in turn with {base} and "
+    "with its own plan: what is left of the difference is the executor's, the rest the planner's. Where the "
+    "plan is the same, all of it is the executor's. Figures are times of one execution with their "
+    "{confidence} intervals."
+)
+
+_HOW_NODES = (
+    "Nodes whose own time, without the nodes below them, or pages moved, by EXPLAIN (ANALYZE, BUFFERS) once "
+    "on each server: they show where the time went and prove nothing. Pages are those of tables, indexes and "
+    "temporary files."
+)
+
+_HOW_REMEDIES = (
+    "Each was tried on {variant} in turn with the query as it is, in a transaction that was rolled back; an "
+    "index was created and dropped again. Time is that of an execution with the remedy ÷ without; the "
+    "interval allows for how many were tried. Other queries: those of the same set, executed in the same way."
+)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A query with a cause. name: as its table of verdicts calls it."""
+
+    variant: str
+    name: str
+    query: StepVerdict
+    cause: QueryCause
+
+
+def explained(results: RunSet, workload: WorkloadResults) -> list[Explained]:
+    """Returns the queries that have a cause, those that are slower first, the largest changes first."""
+    found = [
+        Explained(comparison.other, query.step.removeprefix(f"{step.step}."), query, query.cause)
+        for comparison in results.comparisons
+        for step in comparison.steps
+        if step.workload == workload.name
+        for query in step.queries
+        if query.cause is not None
+    ]
+    return sorted(found, key=lambda one: (one.query.verdict.word != "slower", -_size(one.query)))
+
+
+def _size(query: StepVerdict) -> float:
+    ratio = query.ratio or 1.0
+    return max(ratio, 1 / ratio) if ratio > 0 else float("inf")
+
+
+def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[str, str]]:
+    """Yields title and text of what a terminal says of each query."""
+    several = len(results.others) > 1
+    for one in explained(results, workload):
+        title = f"{one.name} on {one.variant}" if several else one.name
+        text = f"{one.query.verdict.word}: {one.cause.sentence}."
+        if one.cause.advice:
+            text += f" What helps: {one.cause.advice}."
+        yield title, text
+
+
+def cause_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
+    """Returns tables of causes, nodes and remedies, and the statements that help; empty without any."""
+    found = explained(results, workload)
+    if not found:
+        return []
+    blocks: list[Block] = [_causes(results, workload, found)]
+    if sql := [line for one in found for line in _statements(one)]:
+        blocks.append(Listing("What helps, as SQL", "\n".join(sql).rstrip(), open=True))
+    blocks += [
+        table for table in (_nodes(results, workload, found), _remedies(results, workload, found)) if table
+    ]
+    blocks += [_plans(results, one) for one in found if one.cause.differences]
+    return blocks
+
+
+def _lead(results: RunSet, one: Explained) -> list[Cell]:
+    return [words(one.name), *([words(one.variant)] if len(results.others) > 1 else [])]
+
+
+def _lead_columns(results: RunSet) -> list[Column]:
+    variant = [Column("variant", "Variant", align="left")] if len(results.others) > 1 else []
+    return [Column("query", "Query", align="left"), *variant]
+
+
+def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table:
+    verdict = found[0].query.verdict
+    return Table(
+        "query-causes",
+        f"Why, and what helps: {workload.name} against {results.base}",
+        [
+            *_lead_columns(results),
+            Column("sentence", "Why", align="left"),
+            Column("advice", "What helps", align="left"),
+            Column("verdict", "Verdict", align="left"),
+        ],
+        [
+            Row(
+                [
+                    *_lead(results, one),
+                    words(one.cause.sentence),
+                    words(one.cause.advice or "not looked for: it is faster"),
+                    verdict_cell(one.query),
+                ],
+                variant=one.variant,
+            )
+            for one in found
+        ],
+        _HOW_CAUSES.format(base=results.base, confidence=f"{100 * verdict.confidence:.0f} %"),
+        keys=(("workload", workload.name),),
+        lead=2 if len(results.others) > 1 else 1,
+        notes=tuple(f"{one.name}: {note}." for one in found for note in one.cause.notes),
+    )
+
+
+def _statements(one: Explained) -> list[str]:
+    best = one.cause.remedy
+    if best is None:
+        return []
+    scope = ", in the transaction of the query" if best.is_for_one_query else ""
+    return [f"-- {one.name} on {one.variant}{scope}", *(f"{sql};" for sql in best.sql), ""]
+
+
+def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table | None:
+    rows = []
+    for one in found:
+        for number, node in enumerate(one.cause.nodes):
+            rows.append(
+                Row(
+                    [
+                        *_lead(results, one),
+                        words(node.node),
+                        _milliseconds(node.base_ms),
+                        _milliseconds(node.other_ms),
+                        _pages(node.base_ms, node.base_buffers + node.base_temporary),
+                        _pages(node.other_ms, node.other_buffers + node.other_temporary),
+                        words(" → ".join(dict.fromkeys(filter(None, (node.base_fact, node.other_fact))))),
+                    ],
+                    "next" if number else "",
+                    one.variant,
+                )
+            )
+    if not rows:
+        return None
+    has_facts = any(node.base_fact or node.other_fact for one in found for node in one.cause.nodes)
+    return Table(
+        "query-nodes",
+        "Where the time went",
+        [
+            *_lead_columns(results),
+            Column("node", "Node", align="left"),
+            Column("base_ms", results.base, "ms"),
+            Column("ms", "Variant" if len(results.others) > 1 else results.others[0], "ms"),
+            Column("base_pages", results.base, "pages"),
+            Column("pages", "Variant" if len(results.others) > 1 else results.others[0], "pages"),
+            *([Column("fact", "How", align="left")] if has_facts else []),
+        ],
+        [row if has_facts else replace(row, cells=row.cells[:-1]) for row in rows],
+        _HOW_NODES,
+        keys=(("workload", workload.name),),
+        lead=2 if len(results.others) > 1 else 1,
+    )
+
+
+def _milliseconds(value: float | None) -> Cell:
+    return _no_node() if value is None else Cell(value, numbers.significant(value))
+
+
+def _pages(milliseconds: float | None, pages: int) -> Cell:
+    return _no_node() if milliseconds is None else Cell(pages, numbers.count(pages))
+
+
+def _no_node() -> Cell:
+    return Cell(None, numbers.UNKNOWN, note="no such node")
+
+
+def _remedies(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table | None:
+    rows = []
+    for one in found:
+        for number, remedy in enumerate(one.cause.remedies):
+            rows.append(
+                Row(
+                    [
+                        *_lead(results, one),
+                        words("; ".join(remedy.sql)),
+                        *_measured(remedy),
+                        words(remedy.on_others or "not measured"),
+                    ],
+                    "next" if number else "",
+                    one.variant,
+                )
+            )
+    if not rows:
+        return None
+    variant = results.others[0] if len(results.others) == 1 else "the variant"
+    return Table(
+        "query-remedies",
+        "Remedies that were tried",
+        [
+            *_lead_columns(results),
+            Column("remedy", "Remedy", align="left"),
+            Column("times", "Time"),
+            Column("interval", "Interval"),
+            Column("verdict", "Verdict", align="left"),
+            Column("pairs", "Pairs"),
+            Column("others", "Other queries", align="left"),
+        ],
+        rows,
+        _HOW_REMEDIES.format(variant=variant),
+        keys=(("workload", workload.name),),
+        lead=2 if len(results.others) > 1 else 1,
+        legend=(("good", "proven to help"), ("bad", "proven to be slower")),
+    )
+
+
+def _measured(remedy: Remedy) -> list[Cell]:
+    mark = verdict_mark(remedy.word)  # type: ignore[arg-type]
+    verdict = Cell(remedy.word, remedy.word, mark, remedy.reason)
+    if remedy.times is None:
+        return [missing(remedy.reason), Cell(None, numbers.UNKNOWN), verdict, Cell(0, "0")]
+    bound = "≤ " if remedy.at_most else ""
+    reach = numbers.UNKNOWN if remedy.at_most else remedy.times.interval
+    return [
+        Cell(remedy.times.ratio, f"{bound}{numbers.ratio(remedy.times.ratio)}"),
+        Cell(None, reach),
+        verdict,
+        Cell(remedy.pairs, numbers.count(remedy.pairs)),
+    ]
+
+
+def _plans(results: RunSet, one: Explained) -> Listing:
+    """What the planners decided otherwise, one below the other: lines are long."""
+    lines = []
+    for label, place in ((results.base, 0), (one.variant, 1)):
+        lines += [f"only on {label}:"]
+        lines += [f"    {pair[place]}" for pair in one.cause.differences if pair[place]] or ["    nothing"]
+    if one.cause.old_plan:
+        lines += [f"statements that bring the plan of {results.base}:"]
+        lines += [f"    {sql};" for sql in one.cause.old_plan]
+    return Listing(f"{one.name}: how the plan of {one.variant} differs", "\n".join(lines))
+
+
+__all__ = ["cause_blocks", "cause_lines"]

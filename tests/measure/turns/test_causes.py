@@ -1,0 +1,170 @@
+"""Queries that one side was made slow for: the cause and the remedy that a comparison of real servers finds.
+
+On a busy machine a verdict may stay unclear, and then nothing is said of a cause; what is said must be right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.server.find.model import Server
+from support.program import Program
+
+Json = dict[str, Any]
+
+SETUP = """
+CREATE TABLE item (id int PRIMARY KEY, kind int, a int, b int, c int, note text);
+INSERT INTO item SELECT n, n % 20000, 1, 1, 1, repeat(md5(n::text), 4) FROM generate_series(1, 100000) n;
+CREATE INDEX item_kind ON item (kind);
+CREATE TABLE part (id int PRIMARY KEY, item int, amount int);
+INSERT INTO part SELECT n, (n::bigint * 7919) % 100000 + 1, n % 97 FROM generate_series(1, 100000) n;
+CREATE INDEX part_item ON part (item);
+CREATE FUNCTION turned(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('server_version_num')::int >= 170000 THEN
+        FOR i IN 1..5000 LOOP NULL; END LOOP;
+    END IF;
+    RETURN n;
+END $$;
+DO $$ BEGIN
+    IF current_setting('server_version_num')::int >= 170000 THEN
+        DROP INDEX item_kind;
+        ALTER TABLE item ALTER a SET STATISTICS 0, ALTER b SET STATISTICS 0, ALTER c SET STATISTICS 0;
+    END IF;
+END $$;
+"""
+
+QUERIES = {
+    "index": "SELECT count(*), max(note) FROM item WHERE kind = 17",
+    "function": "SELECT sum(turned(id)) FROM part WHERE id <= 500",
+    "statistics": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE a = 1 AND b = 1 AND c=1",
+    "equal": "SELECT sum(sqrt(n)) FROM generate_series(1, 20000) n",
+}
+
+
+def write(
+    place: Path,
+    variants: Mapping[str, tuple[Server, str]],
+    queries: Mapping[str, str],
+    *,
+    time_limit: int = 10,
+    **more: Any,
+) -> Path:
+    """A campaign. variants: server and further keys, by label."""
+    (place / "setup.sql").write_text(SETUP)
+    (place / "queries").mkdir()
+    for name, text in queries.items():
+        (place / "queries" / f"{name}.sql").write_text(f"{text};\n")
+    keys = {"max_seconds": 40, "why_seconds": 90, "margin": 0.1} | more
+    sides = "\n".join(
+        f'[[variants]]\nserver = "{server.spec}"\nlabel = "{label}"\n{extra}'
+        for label, (server, extra) in variants.items()
+    )
+    file = place / "causes.toml"
+    file.write_text(
+        'name = "causes"\ndata_dir = "data"\norder = "interleaved"\nother_load = 1\nuntil = "verdict"\n'
+        + "\n".join(f"{key} = {value}" for key, value in keys.items())
+        + f'\n{sides}\n[[workloads]]\nname = "custom"\n[workloads.options]\nsetup = ["setup.sql"]\n'
+        f'queries = "queries"\ntime_limit = {time_limit}\n'
+    )
+    return file
+
+
+def causes(place: Path, pgstrata: Program, file: Path) -> tuple[dict[str, str], dict[str, Json]]:
+    """The word of each query, and the cause of those that have one."""
+    run = pgstrata("run", file)
+    assert run.returncode == 0, run.stdout + run.stderr
+    compared = pgstrata("compare", "old", "new", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    steps = {step["step"].removeprefix("queries."): step for step in json.loads(compared.stdout)[0]["steps"]}
+    found = {name: step["cause"] for name, step in steps.items() if "cause" in step}
+    for name, cause in found.items():
+        assert steps[name]["word"] in ("slower", "faster"), "a cause is said of proven differences only"
+        assert cause["sentence"] in run.stdout
+    return {name: step["word"] for name, step in steps.items()}, found
+
+
+def best(cause: Json) -> Json | None:
+    """The remedy that is named, which is the first of those proven."""
+    return next((one for one in cause["remedies"] if one["word"] == "faster"), None)
+
+
+def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
+    file = write(place, {"old": (pg13, ""), "new": (pg17, "")}, QUERIES)
+    words, found = causes(place, pgstrata, file)
+    assert "equal" not in found
+    assert all(words[name] in ("slower", "unclear") for name in QUERIES if name != "equal")
+    if "index" in found:
+        cause = found["index"]
+        assert cause["word"] in ("schema", "partly planner", "unknown")
+        remedy = best(cause)
+        if remedy is not None:
+            assert remedy["sql"] == ["CREATE INDEX item_kind ON public.item USING btree (kind)"]
+            assert {other["query"] for other in remedy["others"]} <= {"function", "statistics", "equal"}
+    if "function" in found:
+        cause = found["function"]
+        assert (cause["word"], cause["differences"]) == ("executor", [])
+        assert best(cause) is None
+        assert cause["nodes"] and cause["nodes"][0]["other_ms"] > cause["nodes"][0]["base_ms"]
+    if "statistics" in found:
+        cause = found["statistics"]
+        assert cause["word"] in ("planner", "both", "partly planner", "partly executor", "unknown")
+        remedy = best(cause)
+        if remedy is not None and remedy["kind"] != "setting":
+            assert remedy["sql"][0].startswith("ALTER TABLE item ALTER COLUMN a SET STATISTICS")
+    assert found, f"factors of fifty and more were not proven: {words}"
+    page = (place / "results" / "causes.report" / "index.html").read_text()
+    assert "Why, and what helps: custom against old" in page
+    assert "Remedies that were tried" in page
+
+
+def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> None:
+    queries = {
+        "join": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 30",
+        "equal": QUERIES["equal"],
+    }
+    slow = 'config = ["default", "enable_nestloop=off", "enable_indexscan=off", "enable_bitmapscan=off"]'
+    words, found = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
+    assert words["join"] in ("slower", "unclear") and "equal" not in found
+    if "join" in found:
+        assert found["join"]["word"] in ("planner", "partly planner", "unknown")
+        assert "SET LOCAL enable_nestloop = on" in found["join"]["old_plan"]
+        assert all(sql.startswith("SET LOCAL enable_") for sql in found["join"]["old_plan"])
+        remedy = best(found["join"])
+        assert remedy is None or remedy["kind"] in ("setting", "index")
+
+
+def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program, pg17: Server) -> None:
+    queries = {
+        "long": "SELECT count(*) FROM item i JOIN item j USING (note) WHERE i.id <= 30000 AND j.id <= 30000"
+    }
+    slow = 'config = ["default", "enable_hashjoin=off", "enable_mergejoin=off"]'
+    file = write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries, time_limit=4)
+    words, found = causes(place, pgstrata, file)
+    assert words == {"long": "slower"}
+    cause = found["long"]
+    assert cause["word"] in ("planner", "unknown")
+    assert len(cause["old_plan"]) == 1 and cause["old_plan"][0].startswith("SET LOCAL enable_")
+    assert cause["sentence"].endswith("with its own plan it runs into its limit")
+    remedy = best(cause)
+    assert remedy is not None and remedy["at_most"] and remedy["times"]["ratio"] < 0.9
+
+
+def test_equal_servers_have_no_causes(place: Path, pgstrata: Program, pg17: Server) -> None:
+    queries = {name: QUERIES[name] for name in ("index", "equal")}
+    file = write(place, {"old": (pg17, ""), "new": (pg17, "")}, queries, max_seconds=15)
+    words, found = causes(place, pgstrata, file)
+    assert found == {} and not set(words.values()) & {"slower", "faster"}
+
+
+@pytest.mark.program
+def test_no_time_for_causes_means_none(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
+    queries = {"index": QUERIES["index"]}
+    variants = {"old": (pg13, ""), "new": (pg17, "")}
+    _, found = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=15))
+    assert found == {}
