@@ -28,7 +28,7 @@ def capture(
         list[Path] | None,
         typer.Argument(
             metavar="[LOG…]",
-            help="Files or folders of a server's log, in any order; .gz too; - is standard input.",
+            help="Files or folders of a server's log, in any order, packed or not; - is standard input.",
         ),
     ] = None,
     to: Annotated[
@@ -97,8 +97,8 @@ def capture(
     """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
-    log_connections and log_disconnections. csvlog, jsonlog and text are understood; a log_line_prefix is
-    recognized. Every entry of the log is accounted for: replayed, left out with a reason and its share of the
+    log_connections and log_disconnections. csvlog, jsonlog and text are understood, also within syslog,
+    journals, containers' logs and what clouds export; a log_line_prefix is recognized. Every entry of the log is accounted for: replayed, left out with a reason and its share of the
     time, or damaged.
 
     Without a log, pg_stat_statements says how often each statement was called, and pg_stats which values the
@@ -108,7 +108,7 @@ def capture(
     Examples:
       pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
       pgstrata capture log/ -o monday.traffic --mask --keep open --keep paid
-      bzcat postgresql.log.bz2 | pgstrata capture - -o monday.traffic
+      journalctl -o json --all -u postgresql | pgstrata capture - -o monday.traffic
       pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
       pgstrata capture --from-statistics postgresql://me@db/shop -o shop.traffic
       pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
