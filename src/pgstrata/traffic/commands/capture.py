@@ -98,8 +98,8 @@ def capture(
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
     log_connections and log_disconnections. csvlog, jsonlog and text are understood, also within syslog,
-    journals, containers' logs and what clouds export; a log_line_prefix is recognized. Every entry of the log is accounted for: replayed, left out with a reason and its share of the
-    time, or damaged.
+    journals, containers' logs and what clouds export; a log_line_prefix is recognized. Every entry of the log
+    is accounted for: replayed, left out with a reason and its share of the time, or damaged.
 
     Without a log, pg_stat_statements says how often each statement was called, and pg_stats which values the
     columns have that it compares: --from-statistics draws a synthetic file from both.

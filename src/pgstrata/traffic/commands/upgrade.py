@@ -97,6 +97,14 @@ def upgrade(
             help="Let dump and log reach other servers, files and programs: as a superuser, with a network.",
         ),
     ] = False,
+    without_extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without-extension",
+            metavar="NAME",
+            help="Leave this extension out of the dump, with what depends on it. Repeatable.",
+        ),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
@@ -162,6 +170,7 @@ def upgrade(
         timezone=timezone,
         encoding=encoding,
         allow_outside=allow_outside,
+        without_extensions=tuple(dict.fromkeys(without_extension or [])),
     )
     console = progress_console()
     try:

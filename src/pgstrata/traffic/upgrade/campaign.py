@@ -89,15 +89,26 @@ def labels(question: Question, servers: Servers) -> list[str]:
 
 
 def campaign(
-    question: Question, name: str, servers: Servers, captured: Path, header: Header, results: Path
+    question: Question,
+    name: str,
+    servers: Servers,
+    captured: Path,
+    header: Header,
+    results: Path,
+    without: Mapping[str, str] | None = None,
 ) -> tuple[Campaign, RoundPlan]:
-    """What is measured, as a campaign. Raises UsageError for options that are not valid."""
+    """What is measured, as a campaign. without: statements of the dump that are left out, and why.
+
+    Raises UsageError for options that are not valid.
+    """
     options: dict[str, object] = {
         "file": str(captured),
         "setup": [str(dump) for dump in question.dumps],
         "speed": question.speed,
         "after_load": {version: list(files) for version, files in question.after_load.items()},
     }
+    if without:
+        options["without"] = dict(without)
     if question.database is not None:
         options["database"] = question.database
     if question.seconds is not None:

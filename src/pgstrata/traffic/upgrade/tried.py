@@ -29,6 +29,7 @@ from pgstrata.traffic.replay.statistics import capture_statistics
 from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.question import Question, spec_of
 from pgstrata.traffic.upgrade.servers import Servers, fit
+from pgstrata.traffic.upgrade.without import dependents
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
@@ -69,14 +70,33 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     except OSError as error:
         raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
-    extensions = setup(_load(question), NEWEST).extensions
+    extensions = [
+        name for name in setup(_load(question), NEWEST).extensions if name not in question.without_extensions
+    ]
     found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
     servers = fit(question, found, extensions)
     file = _captured(question, say, interrupts)
     with Captured(file) as captured:
         header = captured.header
-    made, rounds = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
+    without: dict[str, str] = {}
+    if question.without_extensions:
+        without = dependents(
+            servers.base,
+            _load(question),
+            question.without_extensions,
+            folder=Path(question.data_dir) if question.data_dir else None,
+            say=say,
+            check=interrupts.check,
+        )
+    made, rounds = campaign(
+        question, _name(question, file), servers, file, header, question.folder / RUNS, without
+    )
     notes = list(servers.notes)
+    if without:
+        notes.append(
+            f"without {', '.join(question.without_extensions)} {len(without):,} "
+            f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
+        )
     if rounds.cut:
         notes.append(
             f"{numbers.duration(question.minutes * 60)} do not hold four rounds of the whole log on all "
@@ -113,7 +133,7 @@ def _load(question: Question) -> CustomOptions:
     """What workload `custom` would load the dumps by."""
     files = tuple(str(dump) for dump in question.dumps)
     contents = {name: digest_of(Path(name)) for name in files}
-    return CustomOptions.model_construct(setup=files, contents=contents)
+    return CustomOptions.model_construct(setup=files, contents=contents, allow_outside=question.allow_outside)
 
 
 def _captured(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
