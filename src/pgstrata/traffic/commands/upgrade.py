@@ -64,6 +64,17 @@ def upgrade(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="S", help="The same in seconds, instead.")
     ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            metavar="FROM-TO",
+            help="Part of the log, in UTC: 10:00-10:20 (default: the busiest that the time holds).",
+        ),
+    ] = None,
+    skip_idle: Annotated[
+        bool, typer.Option("--skip-idle", help="Cut time in which no session asks for anything to a second.")
+    ] = False,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="Replay so often on each (default: until it is known)."),
@@ -170,6 +181,8 @@ def upgrade(
         timezone=timezone,
         encoding=encoding,
         allow_outside=allow_outside,
+        window=window,
+        skip_idle=skip_idle,
         without_extensions=tuple(dict.fromkeys(without_extension or [])),
     )
     console = progress_console()

@@ -32,7 +32,8 @@ class Question:
     that time holds, until all is known. other_load: as in a campaign. config: stack of fragments. prefix,
     timezone, encoding: of the log, as for `pgstrata capture`. statements: how to connect to the server whose
     statistics take the place of a log, or the folder of their files. allow_outside: what reaches outside the
-    servers is executed. without_extensions: are left out of the dump, with what depends on them."""
+    servers is executed. without_extensions: are left out of the dump, with what depends on them. window: of
+    the log, as it was written; skip_idle: pauses of all sessions are cut."""
 
     base: str
     targets: tuple[str, ...]
@@ -57,6 +58,8 @@ class Question:
     encoding: str = "latin-1"
     allow_outside: bool = False
     without_extensions: tuple[str, ...] = ()
+    window: str | None = None
+    skip_idle: bool = False
 
     def check(self) -> None:
         """Raises UsageError for what can be known to be wrong before anything is read or fetched."""

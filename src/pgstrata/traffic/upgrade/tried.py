@@ -30,6 +30,7 @@ from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.question import Question, spec_of
 from pgstrata.traffic.upgrade.servers import Servers, fit
 from pgstrata.traffic.upgrade.without import dependents
+from pgstrata.traffic.window import Window, busiest, cut, window_of
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
@@ -88,16 +89,31 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             say=say,
             check=interrupts.check,
         )
+    if question.window is not None or question.skip_idle:
+        chosen = Window(header.begin, header.end)
+        if question.window is not None:
+            chosen = window_of(question.window, header)
+        file, header = _part(question, file, chosen, skip_idle=question.skip_idle)
     made, rounds = campaign(
         question, _name(question, file), servers, file, header, question.folder / RUNS, without
     )
     notes = list(servers.notes)
+    if rounds.log_seconds is not None and question.window is None:
+        chosen = busiest(file, rounds.log_seconds, question.database)
+        file, header = _part(question, file, chosen)
+        made, rounds = campaign(
+            question, _name(question, file), servers, file, header, question.folder / RUNS, without
+        )
+        notes.append(
+            f"{_budget(question)} is less than four rounds of the whole log take on all servers: its busiest "
+            f"window is replayed, {chosen.text} (--window, --minutes, --seconds, --speed)"
+        )
     if without:
         notes.append(
             f"without {', '.join(question.without_extensions)} {len(without):,} "
             f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
         )
-    if rounds.cut:
+    elif rounds.cut:
         notes.append(
             f"{numbers.duration(question.minutes * 60)} do not hold four rounds of the whole log on all "
             f"servers: only its first {numbers.duration(rounds.seconds)} are replayed (--minutes, --seconds, "
@@ -164,6 +180,23 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
             check=interrupts.check,
         )
     return file.absolute()
+
+
+def _budget(question: Question) -> str:
+    """What the user has allowed, in words."""
+    if question.seconds is not None:
+        return f"--seconds {question.seconds:g}"
+    return numbers.duration(question.minutes * 60)
+
+
+def _part(question: Question, file: Path, window: Window, *, skip_idle: bool = False) -> tuple[Path, Header]:
+    """Returns a window of a captured file as a file of its own, made before or now, and its header."""
+    digest = digests.of(f"{digest_of(file)} {window} {skip_idle}")[:8]
+    part = question.folder.absolute() / f"window-{digest}.traffic"
+    if part.exists():
+        with Captured(part) as captured:
+            return part, captured.header
+    return part, cut(file, part, window, skip_idle=skip_idle)
 
 
 def _is_captured(path: Path) -> bool:
