@@ -256,6 +256,23 @@ def test_files_of_several_kinds_are_refused(tmp_path: Path) -> None:
         find([tmp_path / "a.json", tmp_path / "b.log"])
 
 
+def test_lines_of_tools_around_the_server_are_no_part_of_its_entries(tmp_path: Path) -> None:
+    told = [plain(START + n * S, 5, f"SELECT {n}") for n in range(5)]
+    header = "2026-01-31T12:00:00.5+00:00 db1"
+    around = [f"{header} {name}: hello\n" for name in ("postgres_exporter[7]", "postgresql-backup[8]")]
+    own = [f"{header} postgresql@17-main[9]: {line}\n" for line in log(told, "stderr").splitlines()]
+    mixed = [line for one in own for line in (one, *around)]
+    found, sessions = captured(tmp_path, "".join(mixed))
+    assert sum(map(len, sessions)) == 5 and not found.damaged
+    assert any("10 lines of other programs" in note for note in found.notes)
+    # The same in Cloud Logging: other logs of the project stand in between.
+    text = services.cloud_logging(_entries(told))
+    other = '{"insertId":"x","logName":"projects/p/logs/run.googleapis.com%2Fstderr","textPayload":"hello",'
+    other += '"timestamp":"2026-01-31T12:00:01.5Z"}\n'
+    found, sessions = captured(tmp_path, text.replace("\n", f"\n{other}"))
+    assert sum(map(len, sessions)) == 5 and not found.damaged
+
+
 def test_a_syslog_without_a_server_says_so(tmp_path: Path) -> None:
     (tmp_path / "syslog").write_text(f"Aug  3 10:00:00 db1 {services.OTHER_PROGRAM}\n" * 5)
     with pytest.raises(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +86,11 @@ def test_a_chosen_window_and_no_pauses(pg13: Server, pg17: Server, place: Path, 
     shown = json.loads(pgstrata("capture", part, "--format", "json").stdout)
     assert shown["statements"] == 12 + 2 and shown["end"] - shown["begin"] < 30 * S
     assert any("were cut" in note for note in shown["notes"])
+    # The same log on standard input.
+    data = (place / "shop.csv").read_bytes()
+    command = [sys.executable, "-m", "pgstrata", *question[:-2], "-", "--dry-run", "--rounds", "2"]
+    piped = subprocess.run(command, input=data, capture_output=True, cwd=place)
+    assert piped.returncode == 0, piped.stderr
     for window, why in (("14:00-15:00", "lies beside the log"), ("noon", "is no window of time")):
         refused = pgstrata(*question, "--window", window)
         assert refused.returncode == 2 and why in refused.stderr and "Traceback" not in refused.stderr

@@ -35,7 +35,9 @@ def upgrade(
     log: Annotated[
         list[Path] | None,
         typer.Option(
-            "--log", metavar="FILE", help="The server's log, a folder of it, or a captured file. Repeatable."
+            "--log",
+            metavar="FILE",
+            help="The server's log, a folder of it, a captured file, or - for standard input. Repeatable.",
         ),
     ] = None,
     statements: Annotated[
@@ -162,7 +164,7 @@ def upgrade(
         base=from_,
         targets=targets,
         dumps=tuple(real_path(file) for file in dump),
-        logs=tuple(real_path(file) for file in log or []),
+        logs=tuple(file if str(file) == "-" else real_path(file) for file in log or []),
         folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(targets)}-{dump[0].stem}"),
         statements=statements,
         database=database,

@@ -20,6 +20,9 @@ MARGIN = 0.05
 MINUTES = 60.0
 """Of all rounds on all servers, with what stands between them, unless more is asked for."""
 
+INPUT = Path("-")
+"""Standard input, as a log."""
+
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:devel|alpha|beta|rc)[0-9]*)?", re.ASCII)
 _DUMP = re.compile(rb"\APGDMP|^-- PostgreSQL database dump", re.MULTILINE)
 _BEGINS_SQL = re.compile(rb"\s*[A-Za-z\\(/-]")
@@ -83,7 +86,7 @@ class Question:
             raise UsageError(f"--rounds {self.rounds}: between 1 and 1000", "4 and more prove something")
         files = [Path(name) for names in self.after_load.values() for name in names]
         for path in (*self.dumps, *self.logs, *files):
-            if not path.exists():
+            if path != INPUT and not path.exists():
                 raise UsageError(f"there is no file {shown(path)}", "check the path")
         for dump in self.dumps:
             _check_dump(dump)
@@ -139,4 +142,4 @@ def _head(file: Path) -> bytes:
         return opened.read(4096)
 
 
-__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "server_of", "spec_of", "targets_of"]
+__all__ = ["INPUT", "MARGIN", "MINUTES", "Question", "is_version", "server_of", "spec_of", "targets_of"]

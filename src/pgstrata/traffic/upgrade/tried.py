@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import MAGIC, Captured, Header
 from pgstrata.traffic.replay.statistics import capture_statistics
 from pgstrata.traffic.upgrade.campaign import campaign, labels
-from pgstrata.traffic.upgrade.question import Question, spec_of
+from pgstrata.traffic.upgrade.question import INPUT, Question, spec_of
 from pgstrata.traffic.upgrade.servers import Servers, fit
 from pgstrata.traffic.upgrade.without import dependents
 from pgstrata.traffic.window import Window, busiest, cut, window_of
@@ -164,22 +165,31 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
         return file.absolute()
     if len(logs) == 1 and _is_captured(logs[0]):
         return logs[0].absolute()
+    if INPUT in logs:
+        # It comes once: the same command reads another one.
+        part = question.folder / f"input-{os.getpid()}.traffic"
+        _capture(question, part, say, interrupts)
+        return part.rename(question.folder / f"log-{digest_of(part)[:8]}.traffic").absolute()
     if any(_is_captured(log) for log in logs):
         raise UsageError("--log names a captured file beside others", "name it alone, or logs only")
     parts = [f"{digest_of(log)}\n".encode() for log in logs]
     parts.append(repr((question.prefix, question.timezone, question.encoding)).encode())
     file = question.folder / f"log-{digests.of_parts(parts)[:8]}.traffic"
     if not file.exists():
-        capture(
-            logs,
-            file,
-            prefix=question.prefix,
-            timezone=question.timezone,
-            encoding=question.encoding,
-            say=say,
-            check=interrupts.check,
-        )
+        _capture(question, file, say, interrupts)
     return file.absolute()
+
+
+def _capture(question: Question, to: Path, say: Callable[[str], None], interrupts: Interrupts) -> None:
+    capture(
+        question.logs,
+        to,
+        prefix=question.prefix,
+        timezone=question.timezone,
+        encoding=question.encoding,
+        say=say,
+        check=interrupts.check,
+    )
 
 
 def _budget(question: Question) -> str:

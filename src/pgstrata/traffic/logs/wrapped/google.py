@@ -53,6 +53,9 @@ def _records(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
 def _lines(found: dict[str, Any], time: int) -> bytes | None:
     text = found.get("textPayload")
     if isinstance(text, str):
+        name = text_of(found, "logName")
+        if "/logs/" in name and "postgres" not in name:
+            return None
         return as_lines(text, _head(text, time))
     payload = found.get("jsonPayload")
     if not isinstance(payload, dict):

@@ -33,13 +33,14 @@ _HEADER = re.compile(
     r"|[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
     r"|[A-Z][a-z]{2} [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} UTC|[0-9]{10}\.[0-9]{6}) "
     r"(?:(?P<host>\S{1,255}) )?"
-    r"(?:(?P<name>[\w./()-]{1,128}?)(?:\[(?P<process>[0-9]{1,10})\])?:"
+    r"(?:(?P<name>[\w./()@-]{1,128}?)(?:\[(?P<process>[0-9]{1,10})\])?:"
     r"|(?P<name5>[\w./-]{1,128}) (?P<process5>[0-9]{1,10}|-|postgres\.[0-9]+) \S{1,64} (?:-|\[[^\]]*\])"
     r"|app\[postgres\.(?P<dyno>[0-9]{1,10})\]:"
     r"|(?P<other>[a-z]{1,64}\[[\w.-]{1,64}\]):) ?"
 )
 _DATABASE = re.compile(r"\[([A-Za-z0-9_-]{1,63})\] (?=\[[0-9]+-[0-9]+\] )")
-_PROGRAM = re.compile(r"postgres|pgsql|\bpg\b|edb|postmaster", re.IGNORECASE)
+_PROGRAM = re.compile(r"(?:\S*/)?(?:postgres(?:ql)?(?:[@-][0-9][\w.@-]*)?(?:\.service)?|postmaster)")
+"""Names of the server's program and of its units; those of tools around it begin alike."""
 
 
 class _Line(NamedTuple):
@@ -112,7 +113,7 @@ def _lacks(lines: Iterable[_Line]) -> _Heads:
 
 def _is_ours(line: _Line) -> bool:
     """Returns whether a server wrote a line: it has the mark of a chunk, or its program's name says so."""
-    return bool(line.database or MARK.match(line.text) or _PROGRAM.search(line.name))
+    return bool(line.database or MARK.match(line.text) or _PROGRAM.fullmatch(line.name))
 
 
 def _records(file: IO[bytes], trouble: Trouble, *, read: _Read, heads: _Heads | None) -> Iterator[Record]:
@@ -219,7 +220,7 @@ def _of_journal(file: IO[bytes], trouble: Trouble) -> Iterator[_Line]:
                 message = None
         name = text_of(found, "SYSLOG_IDENTIFIER", "_COMM") or text_of(found, "_SYSTEMD_UNIT")
         if not isinstance(message, str):
-            if _PROGRAM.search(name):
+            if _PROGRAM.fullmatch(name):
                 trouble.lose(WITHOUT_ALL, name.encode())
             else:
                 trouble.others += 1
