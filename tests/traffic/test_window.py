@@ -17,6 +17,7 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement
 from pgstrata.traffic.window import PAUSE, Window, busiest, cut, window_of
 from support.logs import MS, START, S, Told, extended, log, plain, taken
+from support.program import Program
 
 MINUTE = 60 * S
 
@@ -53,7 +54,7 @@ def test_the_busiest_window_has_the_most_time(tmp_path: Path) -> None:
     assert header.statements in (20, 21)
     # A window that is longer than the log is the log.
     with Captured(whole) as all_of_it:
-        assert busiest(whole, 10_000) == Window(all_of_it.header.begin, all_of_it.header.end)
+        assert busiest(whole, 10_000) == Window(all_of_it.header.begin, all_of_it.header.end + 1)
 
 
 def test_without_durations_statements_are_counted(tmp_path: Path) -> None:
@@ -204,6 +205,26 @@ def test_windows_that_users_write(text: str, begin: int, end: int) -> None:
 def test_windows_that_are_none(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         window_of(text, Header(begin=START, end=START + 60 * MINUTE))
+
+
+@pytest.mark.program
+def test_the_command_cuts_logs_and_captured_files(place: Path, pgstrata: Program) -> None:
+    (place / "log").write_text(log([plain(START + n * MINUTE, 1, f"SELECT {n}") for n in range(30)]))
+    made = pgstrata("capture", "log", "--window", "12:10-12:20", "--skip-idle", "-o", "a.traffic")
+    assert made.returncode == 0, made.stderr
+    assert "statements:  10," in made.stdout and "outside of the window" in made.stdout
+    assert pgstrata("capture", "log", "-o", "whole.traffic").returncode == 0
+    again = pgstrata("capture", "whole.traffic", "--window", "12:10-12:20", "-o", "b.traffic")
+    assert again.returncode == 0 and "statements:  10," in again.stdout
+    for arguments, why in (
+        (("log", "--window", "12:10-12:20", "-o", "a.traffic"), "is there already"),
+        (("log", "--window", "12:10-12:20"), "not said where the part of the log goes"),
+        (("whole.traffic", "--window", "12:10-12:20", "--mask", "-o", "c.traffic"), "--mask is for logs"),
+        (("log", "--window", "15:10-15:20", "-o", "c.traffic"), "lies beside the log"),
+    ):
+        refused = pgstrata("capture", *arguments)
+        assert refused.returncode == 2 and why in refused.stderr and "Traceback" not in refused.stderr
+    assert sorted(path.name for path in place.iterdir()) == ["a.traffic", "b.traffic", "log", "whole.traffic"]
 
 
 def test_definitions_and_maintenance_are_no_traffic(tmp_path: Path) -> None:

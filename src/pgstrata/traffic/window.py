@@ -8,7 +8,8 @@ cut.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +19,9 @@ import numpy as np
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import shown, user_path
 from pgstrata.traffic import shapes
+from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import (
     OPEN_BEFORE,
     OPEN_BEHIND,
@@ -30,7 +32,9 @@ from pgstrata.traffic.captured import (
     SessionEntry,
     Statement,
     Writer,
+    is_captured,
 )
+from pgstrata.traffic.mask import Mask
 
 SECOND = 1_000_000
 """Microseconds."""
@@ -115,7 +119,7 @@ def busiest(path: Path, seconds: float, database: str | None = None) -> Window:
         header = captured.header
         length = max(1, round(seconds * SECOND))
         if length >= header.end - header.begin:
-            return Window(header.begin, header.end)
+            return Window(header.begin, header.end + 1)
         part = max(1, length // _PARTS, (header.end - header.begin) // MOST_PARTS)
         weights = np.zeros((header.end - header.begin) // part + 1)
         for _, statement in _of_database(captured, database):
@@ -216,6 +220,45 @@ def cut(path: Path, to: Path, window: Window, *, skip_idle: bool = False) -> Hea
                 notes=notes,
             )
         )
+
+
+def capture_part(
+    logs: Sequence[Path],
+    to: Path,
+    *,
+    window: str | None,
+    skip_idle: bool,
+    mask: Mask | None = None,
+    prefix: str | None = None,
+    timezone: str | None = None,
+    encoding: str = "latin-1",
+    say: Callable[[str], None] | None = None,
+) -> Header:
+    """Captures logs, or a window of them, or of one captured file. The others as `capture` has them.
+
+    Raises UsageError for what is no log, and CapturedError.
+    """
+
+    def whole(file: Path) -> Header:
+        how = {"mask": mask, "prefix": prefix, "timezone": timezone, "encoding": encoding, "say": say}
+        return capture(logs, file, **how)  # type: ignore[arg-type]
+
+    if window is None and not skip_idle:
+        return whole(to)
+    if to.exists():
+        raise UsageError(f"{shown(to)} is there already", "name another file, or remove it")
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as folder:
+        file = user_path(logs[0])
+        if len(logs) == 1 and is_captured(file):
+            if mask is not None:
+                raise UsageError("--mask is for logs, and a captured file stays as it is", "capture the log")
+            with Captured(file) as captured:
+                header = captured.header
+        else:
+            file = Path(folder) / "whole"
+            header = whole(file)
+        chosen = Window(header.begin, header.end + 1) if window is None else window_of(window, header)
+        return cut(file, to, chosen, skip_idle=skip_idle)
 
 
 class _Shapes:
@@ -379,4 +422,4 @@ class _State:
         return [*self._held.values(), *self._opened]
 
 
-__all__ = ["PAUSE", "Window", "busiest", "cut", "window_of"]
+__all__ = ["PAUSE", "Window", "busiest", "capture_part", "cut", "window_of"]

@@ -11,7 +11,13 @@ import typer
 from pgstrata.cli.output import TextOrJson
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
+from pgstrata.traffic.commands.arguments import (
+    EncodingOption,
+    PrefixOption,
+    SkipIdleOption,
+    TimezoneOption,
+    WindowOption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +95,8 @@ def capture(
             help="With --mask: a value that stays, say a label of an enum; repeated.",
         ),
     ] = None,
+    window: WindowOption = None,
+    skip_idle: SkipIdleOption = False,
     prefix: PrefixOption = None,
     timezone: TimezoneOption = None,
     encoding: EncodingOption = "latin-1",
@@ -114,6 +122,7 @@ def capture(
       pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
       pgstrata capture --from-statistics . -o shop.traffic --mask
       pgstrata capture monday.traffic
+      pgstrata capture monday.traffic --window 10:00-10:20 -o rush.traffic
     """
     from pgstrata.cli.output import print_json
     from pgstrata.files.user_files import user_path
@@ -153,16 +162,20 @@ def capture(
             "a log has calls of its own",
         )
     elif to is None:
+        if window is not None or skip_idle:
+            raise UsageError("it is not said where the part of the log goes", "name it: -o FILE")
         if len(logs) > 1 or str(logs[0]) == "-":
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
         with Captured(user_path(logs[0])) as captured:
             header = captured.header
     else:
-        from pgstrata.traffic.capture import capture as make
+        from pgstrata.traffic.window import capture_part
 
-        header = make(
+        header = capture_part(
             logs,
             user_path(to),
+            window=window,
+            skip_idle=skip_idle,
             mask=masking,
             prefix=prefix,
             timezone=timezone,

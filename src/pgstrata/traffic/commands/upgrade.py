@@ -11,7 +11,13 @@ import typer
 from pgstrata.cli.arguments import DataDirOption, KeepSettingsOption, OtherLoadOption, SetsOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
-from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
+from pgstrata.traffic.commands.arguments import (
+    EncodingOption,
+    PrefixOption,
+    SkipIdleOption,
+    TimezoneOption,
+    WindowOption,
+)
 
 
 def upgrade(
@@ -66,17 +72,8 @@ def upgrade(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="S", help="The same in seconds, instead.")
     ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            metavar="FROM-TO",
-            help="Part of the log, in UTC: 10:00-10:20 (default: the busiest that the time holds).",
-        ),
-    ] = None,
-    skip_idle: Annotated[
-        bool, typer.Option("--skip-idle", help="Cut time in which no session asks for anything to a second.")
-    ] = False,
+    window: WindowOption = None,
+    skip_idle: SkipIdleOption = False,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="Replay so often on each (default: until it is known)."),

@@ -25,7 +25,7 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
-from pgstrata.traffic.captured import MAGIC, Captured, Header
+from pgstrata.traffic.captured import Captured, Header, is_captured
 from pgstrata.traffic.replay.statistics import capture_statistics
 from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.question import INPUT, Question, spec_of
@@ -91,7 +91,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             check=interrupts.check,
         )
     if question.window is not None or question.skip_idle:
-        chosen = Window(header.begin, header.end)
+        chosen = Window(header.begin, header.end + 1)
         if question.window is not None:
             chosen = window_of(question.window, header)
         file, header = _part(question, file, chosen, skip_idle=question.skip_idle)
@@ -163,14 +163,14 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
         if not file.exists():
             capture_statistics(question.statements, file)
         return file.absolute()
-    if len(logs) == 1 and _is_captured(logs[0]):
+    if len(logs) == 1 and is_captured(logs[0]):
         return logs[0].absolute()
     if INPUT in logs:
         # It comes once: the same command reads another one.
         part = question.folder / f"input-{os.getpid()}.traffic"
         _capture(question, part, say, interrupts)
         return part.rename(question.folder / f"log-{digest_of(part)[:8]}.traffic").absolute()
-    if any(_is_captured(log) for log in logs):
+    if any(is_captured(log) for log in logs):
         raise UsageError("--log names a captured file beside others", "name it alone, or logs only")
     parts = [f"{digest_of(log)}\n".encode() for log in logs]
     parts.append(repr((question.prefix, question.timezone, question.encoding)).encode())
@@ -207,13 +207,6 @@ def _part(question: Question, file: Path, window: Window, *, skip_idle: bool = F
         with Captured(part) as captured:
             return part, captured.header
     return part, cut(file, part, window, skip_idle=skip_idle)
-
-
-def _is_captured(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def _name(question: Question, captured: Path) -> str:
