@@ -214,6 +214,6 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     both = find([tmp_path])
     assert [file.path.name for file in both.files] == ["a.csv"]
     assert sorted(file.path.name for file in both.beside) == ["a.json", "a.log"]
-    assert [file.form for file in find([tmp_path / "a.json", tmp_path]).files] == ["jsonlog"]
+    assert [file.layout.form for file in find([tmp_path / "a.json", tmp_path]).files] == ["jsonlog"]
     with pytest.raises(UsageError, match="no encoding klingon"):
         find([tmp_path / "a.csv"], encoding="klingon")

@@ -151,13 +151,13 @@ def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> N
         "PREPARE p AS SELECT 1",
         "EXECUTE p",
         "LISTEN jobs",
-        "CREATE TABLE new (a int)",
         "SELEC $1",
     ]
     assert [s.text for s in own] == kept
     left = {one.why: (one.count, round(one.seconds * 1000), one.example) for one in header.left_out}
     assert left == {
         account.ROWS_OF_COPY: (1, 5, "COPY t FROM STDIN"),
+        account.DEFINITIONS: (1, 1, "CREATE TABLE new (a int)"),
         account.NO_PARAMETERS: (1, 2, "SELECT $1"),
         account.PASSWORDS: (1, 1, "ALTER ROLE app PASSWORD $1"),
         account.PREPARED_BEFORE: (1, 1, "EXECUTE before(1)"),

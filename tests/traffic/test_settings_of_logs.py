@@ -18,6 +18,7 @@ from pgstrata.traffic import account
 from pgstrata.traffic.account import CUT_VALUES
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement
+from support import services
 from support.steps import running
 
 COMMON = {
@@ -242,6 +243,34 @@ def test_the_same_statements_under_all_settings(logs: Path, tmp_path: Path, name
         assert all(s.duration is not None for s in own if not s.sqlstate)
         slept = [s.duration or 0 for s in own if s.text == "SELECT pg_sleep(0.05)"]
         assert all(took >= 50_000 for took in slept)
+
+
+@pytest.mark.parametrize("wrapping", services.WRAPPED)
+def test_the_same_statements_in_every_wrapping(logs: Path, tmp_path: Path, wrapping: str) -> None:
+    """What clouds, journals and syslog make of the log of a server."""
+    folder = logs / "durations"
+    # As a server writes it: text read as `str` would have other ends of lines.
+    text, csvlog, jsonlog = (
+        (folder / file).read_bytes().decode() for file in ("postgresql", "postgresql.csv", "postgresql.json")
+    )
+    (tmp_path / "log").write_bytes(services.WRAPPED[wrapping](text, csvlog, jsonlog).encode())
+    header = capture([tmp_path / "log"], tmp_path / "a")
+    assert header.balance is not None and header.balance.difference == 0
+    whole = told(logs, tmp_path, "durations", "csvlog")
+    found = Told(header, tmp_path / "a")
+    assert not header.damaged
+    if wrapping == "Azure, CSV":
+        # Where the newest comes first, nothing but the file tells the order within a millisecond.
+        assert Counter(found.statements()) == Counter(whole.statements())
+    else:
+        assert found.statements() == whole.statements()
+    reasons = {why: n for why, n in found.reasons().items() if why not in (account.MESSAGES, account.ENDED)}
+    assert reasons == {
+        account.ROWS_OF_COPY: 2,
+        account.ENCODING: 4,
+        account.EMPTY_SESSIONS: 1,
+        account.UNEXECUTED: 2,
+    }
 
 
 @pytest.mark.parametrize("name", SETTINGS)

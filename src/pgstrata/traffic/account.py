@@ -16,11 +16,17 @@ NO_STATEMENT = "errors without their statement"
 UNEXECUTED = "parsed or bound, and not executed then"
 LATER_PARTS = "later parts of portals that were opened before"
 ENCODING = "settings of client_encoding: the file is in UTF-8, and replayed so"
+DEFINITIONS = "statements that define or change tables, functions, roles and the like (DDL)"
+MAINTENANCE = "VACUUM, ANALYZE, REINDEX and other maintenance"
+OWN = "pgstrata's own questions"
 MESSAGES = "messages that are no statements: notices, warnings, plans"
 ENDED = "connections that the server refused or ended"
 EMPTY_SESSIONS = "sessions without a statement that is kept"
 
 CUT_VALUES = "parameters that end in three dots and may be cut (log_parameter_max_length)"
+
+MARK = "/* pgstrata capture */"
+"""In the questions that pgstrata asks a server for a synthetic file, which are in its log, too."""
 
 NO_STATEMENTS = frozenset((MESSAGES, ENDED, EMPTY_SESSIONS))
 """Reasons of entries that tell of no statement."""
@@ -75,16 +81,20 @@ def largest_first(parts: dict[str, LeftOut]) -> list[LeftOut]:
 
 __all__ = [
     "CUT_VALUES",
+    "DEFINITIONS",
     "EMPTY_SESSIONS",
     "ENCODING",
     "ENDED",
     "FASTPATH",
     "LATER_PARTS",
+    "MAINTENANCE",
+    "MARK",
     "MESSAGES",
     "NO_PARAMETERS",
     "NO_STATEMENT",
     "NO_STATEMENTS",
     "NO_TEXT",
+    "OWN",
     "PASSWORDS",
     "PREPARED_BEFORE",
     "ROWS_OF_COPY",

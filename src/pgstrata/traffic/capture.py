@@ -75,7 +75,7 @@ def capture(
             raise nothing(log, reader, other)
         header = Header(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
-            source=log.form,
+            source=log.source,
             files=[file.path.name for file in log.files],
             masked=mask is not None,
             left_out=largest_first(account.left_out),
@@ -154,14 +154,13 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
         notes.append(
             f"{abs(account.balance().difference):,} entries of the log are in no account: please report it"
         )
-    prefixes = [
-        file.recognizer.prefix.text for file in log.files if file.recognizer and file.recognizer.prefix
-    ]
-    if prefixes:
-        names = ", ".join(repr(text) for text in dict.fromkeys(prefixes))
+    if log.prefixes:
+        names = ", ".join(repr(text) for text in log.prefixes)
         notes.append(
             f"the log_line_prefix was recognized as {names}; if it is another one, name it: --prefix"
         )
+    if trouble.others:
+        notes.append(f"{trouble.others:,} lines of other programs in the same files are not read")
     if log.whole_seconds:
         notes.append(
             "the log's times are whole seconds (%t): the statements of each second were spread over it by "
@@ -178,7 +177,7 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
     if log.beside:
         names = ", ".join(shown(file.path.name) for file in log.beside[:3])
         more = f" and {len(log.beside) - 3} more" if len(log.beside) > 3 else ""
-        notes.append(f"not read beside the {log.form}, which tells the same: {names}{more}")
+        notes.append(f"not read beside the {log.files[0].layout.form}, which tells the same: {names}{more}")
     if len(log.clock.zones) > 1:
         notes.append(f"the log's times are in several zones: {', '.join(sorted(log.clock.zones))}")
     if not header.timed:

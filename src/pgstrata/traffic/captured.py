@@ -224,6 +224,14 @@ class CapturedError(PgstrataError):
     """A file is no captured one, is damaged, or of another release."""
 
 
+def is_captured(path: Path) -> bool:
+    """Returns whether a file begins as a captured one."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 # --- writing ----------------------------------------------------------------------------------
 
 
@@ -829,6 +837,7 @@ __all__ = [
     "Shape",
     "Statement",
     "Writer",
+    "is_captured",
     "name_of",
     "text_of",
 ]

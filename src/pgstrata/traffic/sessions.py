@@ -8,6 +8,7 @@ took. Each entry is counted once: as part of a statement or a session of the fil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,15 +17,19 @@ from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import messages, settings, shapes
 from pgstrata.traffic.account import (
     CUT_VALUES,
+    DEFINITIONS,
     EMPTY_SESSIONS,
     ENCODING,
     ENDED,
     FASTPATH,
     LATER_PARTS,
+    MAINTENANCE,
+    MARK,
     MESSAGES,
     NO_PARAMETERS,
     NO_STATEMENT,
     NO_TEXT,
+    OWN,
     PASSWORDS,
     PREPARED_BEFORE,
     ROWS_OF_COPY,
@@ -97,6 +102,8 @@ class _Known(NamedTuple):
     #: It does nothing but set client_encoding, or it does so beside other things.
     is_encoding: bool
     is_recoded: bool
+    #: pgstrata asked it, for a synthetic file.
+    is_own: bool
 
 
 class _Held:
@@ -129,6 +136,7 @@ class _Open:
         "pending",
         "prepared",
         "signs",
+        "temporary",
         "waiting",
         "whole",
         "written",
@@ -153,6 +161,8 @@ class _Open:
         self.written: SessionWriter | None = None
         self.in_transaction = False
         self.prepared: set[str] | None = None
+        #: Names of its temporary tables and the like, which are traffic and no change of the database.
+        self.temporary: set[str] | None = None
         self.signs = SignsOfSession()
 
 
@@ -503,7 +513,12 @@ class Reader:
             entries += cost.entries
         known = self._known.get(text) or self._what(text)
         kind = known.kind
-        is_whole = not kind and not known.is_encoding and (protocol == SIMPLE or values is not None)
+        is_whole = (
+            not kind
+            and not known.is_encoding
+            and not known.is_own
+            and (protocol == SIMPLE or values is not None)
+        )
         if not is_whole and (why := self._not_kept(session, known, protocol, values, text)) is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
             seconds = cost.microseconds if took is None else took
@@ -585,6 +600,12 @@ class Reader:
             return PASSWORDS
         if known.is_encoding:
             return ENCODING
+        if known.is_own:
+            return OWN
+        if kind == shapes.UTILITY:
+            return MAINTENANCE
+        if kind == shapes.DDL and not _is_temporary(session, text):
+            return DEFINITIONS
         if kind in (shapes.PREPARE, shapes.EXECUTE):
             words = text.split(None, 2)
             name = words[1].partition("(")[0].rstrip(";").lower() if len(words) > 1 else ""
@@ -702,6 +723,7 @@ class Reader:
             pairs,
             is_encoding,
             is_recoded,
+            MARK in text,
         )
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
@@ -716,6 +738,27 @@ def _is_data(number: int, values: tuple[str | None, ...], known: _Known) -> bool
         value == number and name <= len(values) and settings.holds_data(values[name - 1] or "")
         for name, value in known.set_by_parameters
     )
+
+
+_TEMPORARY = re.compile(
+    r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:LOCAL\s+|GLOBAL\s+)?TEMP(?:ORARY)?\s+\w+\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r'(?:pg_temp\s*\.\s*)?("(?:[^"]|"")+"|\w+)',
+    re.IGNORECASE,
+)
+_NAME = re.compile(r'"(?:[^"]|"")+"|\w+')
+
+
+def _is_temporary(session: _Open, text: str) -> bool:
+    """Returns whether a statement makes, changes or drops what the session alone sees; remembers what it
+    makes."""
+    if match := _TEMPORARY.match(text):
+        if session.temporary is None:
+            session.temporary = set()
+        session.temporary.add(match[1].strip('"').lower())
+        return True
+    if not session.temporary:
+        return "pg_temp" in text[:200]
+    return any(name.strip('"').lower() in session.temporary for name in _NAME.findall(text[:1000]))
 
 
 def _damage(entry: LogEntry) -> str:

@@ -127,7 +127,7 @@ def _numbered(text: str) -> str:
 
 # --- what there is to know of some statements --------------------------------------------------
 
-COPY_IN, PASSWORD, PREPARE, EXECUTE, FORGETS, BEGIN, END = (
+COPY_IN, PASSWORD, PREPARE, EXECUTE, FORGETS, BEGIN, END, DDL, UTILITY = (
     "copy in",
     "password",
     "prepare",
@@ -135,6 +135,8 @@ COPY_IN, PASSWORD, PREPARE, EXECUTE, FORGETS, BEGIN, END = (
     "forgets",
     "begin",
     "end",
+    "ddl",
+    "utility",
 )
 
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -153,9 +155,11 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             END,
             r"(?:COMMIT|END|ABORT|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
         ),
+        (DDL, r"(?:CREATE|ALTER|DROP|GRANT|REVOKE|COMMENT\s+ON|SECURITY\s+LABEL|REASSIGN\s+OWNED|IMPORT)\b"),
+        (UTILITY, r"(?:VACUUM|ANALYZE|ANALYSE|REINDEX|CLUSTER|CHECKPOINT|REFRESH\s+MATERIALIZED)\b"),
     )
 )
-_FIRST_LETTERS = frozenset("CcAaDdPpEeBbSsRr")
+_FIRST_LETTERS = frozenset("CcAaDdPpEeBbSsRrGgIiVv")
 
 
 def kind_of(text: str) -> str:
@@ -168,11 +172,13 @@ def kind_of(text: str) -> str:
 __all__ = [
     "BEGIN",
     "COPY_IN",
+    "DDL",
     "END",
     "EXECUTE",
     "FORGETS",
     "PASSWORD",
     "PREPARE",
+    "UTILITY",
     "ShapedText",
     "kind_of",
     "shape",

@@ -101,12 +101,13 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> str:
-    """Returns the table of a model's keys; those of `without` stand elsewhere."""
+    """Returns the table of a model's keys; those of `without` stand elsewhere, and no user writes those that
+    pgstrata fills in."""
     rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
-        if without is not None and name in without.model_fields:
-            continue
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        if (without is not None and name in without.model_fields) or meaning.startswith("filled in by"):
+            continue
         kind = " ".join(filter(None, (_type(field.annotation), limits(field))))
         rows.append(f"| `{name}` | {kind} | {_default(field)} | {meaning} |\n")
     return "".join(rows)

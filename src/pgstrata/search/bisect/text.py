@@ -119,7 +119,7 @@ def sentences(found: SearchResult) -> list[str]:
 
 def _beside(state: State) -> list[str]:
     """What else ran while it was measured. Counted instructions do not depend on it."""
-    lines = []
+    lines: list[str] = []
     if state.question.get("by") == "instructions":
         return lines
     if again := len(state.disturbed):

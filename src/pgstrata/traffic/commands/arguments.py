@@ -20,6 +20,13 @@ TimezoneOption = Annotated[
         help="Region used to resolve ambiguous time zone abbreviations: Asia/Kolkata.",
     ),
 ]
+WindowOption = Annotated[
+    str | None,
+    typer.Option("--window", metavar="FROM-TO", help="Part of the log, in UTC: 10:00-10:20."),
+]
+SkipIdleOption = Annotated[
+    bool, typer.Option("--skip-idle", help="Cut time in which no session asks for anything to a second.")
+]
 EncodingOption = Annotated[
     str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
 ]

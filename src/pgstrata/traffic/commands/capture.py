@@ -11,7 +11,13 @@ import typer
 from pgstrata.cli.output import TextOrJson
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
+from pgstrata.traffic.commands.arguments import (
+    EncodingOption,
+    PrefixOption,
+    SkipIdleOption,
+    TimezoneOption,
+    WindowOption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +34,7 @@ def capture(
         list[Path] | None,
         typer.Argument(
             metavar="[LOG…]",
-            help="Files or folders of a server's log, in any order; .gz too; - is standard input.",
+            help="Files or folders of a server's log, in any order, packed or not; - is standard input.",
         ),
     ] = None,
     to: Annotated[
@@ -89,6 +95,8 @@ def capture(
             help="With --mask: a value that stays, say a label of an enum; repeated.",
         ),
     ] = None,
+    window: WindowOption = None,
+    skip_idle: SkipIdleOption = False,
     prefix: PrefixOption = None,
     timezone: TimezoneOption = None,
     encoding: EncodingOption = "latin-1",
@@ -97,9 +105,9 @@ def capture(
     """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
-    log_connections and log_disconnections. csvlog, jsonlog and text are understood; a log_line_prefix is
-    recognized. Every entry of the log is accounted for: replayed, left out with a reason and its share of the
-    time, or damaged.
+    log_connections and log_disconnections. csvlog, jsonlog and text are understood, also within syslog,
+    journals, containers' logs and what clouds export; a log_line_prefix is recognized. Every entry of the log
+    is accounted for: replayed, left out with a reason and its share of the time, or damaged.
 
     Without a log, pg_stat_statements says how often each statement was called, and pg_stats which values the
     columns have that it compares: --from-statistics draws a synthetic file from both.
@@ -108,12 +116,13 @@ def capture(
     Examples:
       pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
       pgstrata capture log/ -o monday.traffic --mask --keep open --keep paid
-      bzcat postgresql.log.bz2 | pgstrata capture - -o monday.traffic
+      journalctl -o json --all -u postgresql | pgstrata capture - -o monday.traffic
       pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
       pgstrata capture --from-statistics postgresql://me@db/shop -o shop.traffic
       pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
       pgstrata capture --from-statistics . -o shop.traffic --mask
       pgstrata capture monday.traffic
+      pgstrata capture monday.traffic --window 10:00-10:20 -o rush.traffic
     """
     from pgstrata.cli.output import print_json
     from pgstrata.files.user_files import user_path
@@ -153,16 +162,20 @@ def capture(
             "a log has calls of its own",
         )
     elif to is None:
+        if window is not None or skip_idle:
+            raise UsageError("it is not said where the part of the log goes", "name it: -o FILE")
         if len(logs) > 1 or str(logs[0]) == "-":
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
         with Captured(user_path(logs[0])) as captured:
             header = captured.header
     else:
-        from pgstrata.traffic.capture import capture as make
+        from pgstrata.traffic.window import capture_part
 
-        header = make(
+        header = capture_part(
             logs,
             user_path(to),
+            window=window,
+            skip_idle=skip_idle,
             mask=masking,
             prefix=prefix,
             timezone=timezone,

@@ -12,7 +12,13 @@ import typer
 from pgstrata.cli.arguments import DataDirOption, KeepSettingsOption, OtherLoadOption, SetsOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
-from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
+from pgstrata.traffic.commands.arguments import (
+    EncodingOption,
+    PrefixOption,
+    SkipIdleOption,
+    TimezoneOption,
+    WindowOption,
+)
 
 
 def upgrade(
@@ -36,7 +42,9 @@ def upgrade(
     log: Annotated[
         list[Path] | None,
         typer.Option(
-            "--log", metavar="FILE", help="The server's log, a folder of it, or a captured file. Repeatable."
+            "--log",
+            metavar="FILE",
+            help="The server's log, a folder of it, a captured file, or - for standard input. Repeatable.",
         ),
     ] = None,
     statements: Annotated[
@@ -65,6 +73,8 @@ def upgrade(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="S", help="The same in seconds, instead.")
     ] = None,
+    window: WindowOption = None,
+    skip_idle: SkipIdleOption = False,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="Replay so often on each (default: until it is known)."),
@@ -108,6 +118,14 @@ def upgrade(
         bool,
         typer.Option("--checklist", help="Only the checklist: the schema on all versions, nothing replayed."),
     ] = False,
+    without_extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without-extension",
+            metavar="NAME",
+            help="Leave this extension out of the dump, with what depends on it. Repeatable.",
+        ),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
@@ -156,7 +174,7 @@ def upgrade(
         base=from_,
         targets=targets,
         dumps=tuple(real_path(file) for file in dump),
-        logs=tuple(real_path(file) for file in log or []),
+        logs=tuple(file if str(file) == "-" else real_path(file) for file in log or []),
         folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(targets)}-{dump[0].stem}"),
         statements=statements,
         database=database,
@@ -177,6 +195,9 @@ def upgrade(
         allow_outside=allow_outside,
         more=more,
         checklist_only=checklist,
+        window=window,
+        skip_idle=skip_idle,
+        without_extensions=tuple(dict.fromkeys(without_extension or [])),
     )
     console = progress_console()
     try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Literal, NamedTuple, cast
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
@@ -22,6 +22,10 @@ from pgstrata.traffic.logs.prefix import ADVICE, Prefix
 from pgstrata.traffic.logs.prefix import prefix as prefix_of
 from pgstrata.traffic.logs.recognize import Recognizer, recognize, sample_of, template
 from pgstrata.traffic.logs.seconds import spread
+from pgstrata.traffic.logs.unpacked import ERRORS, unpacked
+from pgstrata.traffic.logs.wrapped.find import LAYERS, wrapping
+from pgstrata.traffic.logs.wrapped.model import Lines, Record, Wrapping
+from pgstrata.traffic.logs.wrapped.sorting import by_time
 
 Form = Literal["csvlog", "jsonlog", "stderr"]
 _FORMS: tuple[Form, ...] = ("csvlog", "jsonlog", "stderr")
@@ -33,18 +37,38 @@ _BEGIN = 512
 """Bytes that show how a file is packed."""
 
 
+class Layout(NamedTuple):
+    """How the lines of a file are read."""
+
+    form: Form
+    prefix: Prefix | None = None
+    recognizer: Recognizer | None = None
+    #: What is around the server's lines, the outermost first.
+    layers: tuple[Wrapping, ...] = ()
+    #: The newest entry comes first.
+    is_descending: bool = False
+
+    @property
+    def is_unordered(self) -> bool:
+        """True where entries are put in order by their times."""
+        return any(layer.is_unordered for layer in self.layers)
+
+    @property
+    def source(self) -> str:
+        """The form for users: `jsonlog`, `stderr in syslog`."""
+        return " in ".join((self.form, *(layer.name for layer in reversed(self.layers))))
+
+
 @dataclass(frozen=True)
 class LogFile:
     """One file of a log."""
 
     path: Path
-    form: Form
+    layout: Layout
     #: Time of the first entry, in microseconds since 1970.
     first: int
     #: Size on the disk; 0 where it is not known.
     bytes: int
-    prefix: Prefix | None = None
-    recognizer: Recognizer | None = None
     #: The bytes of standard input.
     incoming: incoming.Incoming | None = None
 
@@ -61,57 +85,118 @@ class Log:
     beside: Sequence[LogFile] = ()
 
     @property
-    def form(self) -> Form:
-        """The form of all files that are read."""
-        return self.files[0].form
+    def source(self) -> str:
+        """The form of all files that are read, for users."""
+        return self.files[0].layout.source
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Prefixes that were recognized, each once."""
+        texts = [
+            file.layout.recognizer.prefix.text
+            for file in self.files
+            if file.layout.recognizer and file.layout.recognizer.prefix
+        ]
+        return list(dict.fromkeys(texts))
 
     @property
     def whole_seconds(self) -> bool:
         """True where the log's times have no fraction of a second."""
-        return any(file.prefix is not None and file.prefix.whole_seconds for file in self.files)
+        prefixes = (file.layout.prefix for file in self.files)
+        return any(prefix is not None and prefix.whole_seconds for prefix in prefixes)
 
     def entries(self, read: Callable[[int], None] = lambda n: None) -> Iterator[LogEntry]:
         """Yields every entry of all files. read: is told now and then how many bytes more have been read.
 
         Raises UsageError where a file cannot be read to its end.
         """
+        if self.files[0].layout.is_unordered:
+            # Files of a log service overlap, and their entries are in no order.
+            records = by_time(self._numbered(read))
+            yield from self._of(self.files[0].layout, Lines(records).as_file())
+            return
         for file in self.files:
-            try:
-                if file.incoming is not None:
-                    file.incoming.rewind()
-                    yield from self._with_progress(file, incoming.buffered(file.incoming), read)
-                else:
-                    with file.path.open("rb") as raw:
-                        yield from self._with_progress(file, raw, read)
-            except (OSError, EOFError, zlib.error) as error:
-                why = getattr(error, "strerror", None) or str(error)
-                raise UsageError(
-                    f"the log {shown(file.path)} cannot be read: {why}", "is it whole?"
-                ) from error
+            with self._opened(file, read) as lines:
+                yield from self._of(file.layout, lines)
 
-    def _with_progress(
-        self, file: LogFile, raw: IO[bytes], read: Callable[[int], None]
-    ) -> Iterator[LogEntry]:
-        reported = 0
-        for number, entry in enumerate(self._of(file, _unpacked(raw))):
-            if not number & 4095:
-                at = _position(file, raw)
-                read(at - reported)
-                reported = at
-            yield entry
-        read(_position(file, raw) - reported)
+    def _numbered(self, read: Callable[[int], None]) -> Iterator[tuple[Record, int]]:
+        """Yields the records of all files with what decides between those of one time."""
+        number = 0
+        for file in self.files:
+            sign = -1 if file.layout.is_descending else 1
+            with self._opened(file, read, inner=False) as lines:
+                for record in file.layout.layers[-1].records(lines, self.trouble):
+                    number += 1
+                    yield record, sign * number
 
-    def _of(self, file: LogFile, lines: IO[bytes]) -> Iterator[LogEntry]:
-        match file.form:
+    @contextmanager
+    def _opened(
+        self, file: LogFile, read: Callable[[int], None], *, inner: bool = True
+    ) -> Iterator[IO[bytes]]:
+        """Opens the lines of a file. inner: without all of its
+        layers; otherwise the last one is left."""
+        try:
+            if file.incoming is not None:
+                file.incoming.rewind()
+                raw = incoming.buffered(file.incoming)
+            else:
+                raw = file.path.open("rb")
+            with raw:
+                lines = _Told(unpacked(raw), raw, file, read)
+                layers = file.layout.layers if inner else file.layout.layers[:-1]
+                yield _unwrapped(lines.as_file(), layers, self.trouble)
+                lines.tell()
+        except ERRORS as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"the log {shown(file.path)} cannot be read: {why}", "is it whole?") from error
+
+    def _of(self, layout: Layout, lines: IO[bytes]) -> Iterator[LogEntry]:
+        match layout.form:
             case "csvlog":
                 return csvlog.entries(lines, self.clock, self.encoding, self.trouble)
             case "jsonlog":
                 return jsonlog.entries(lines, self.clock, self.encoding, self.trouble)
             case "stderr":
-                how = file.prefix
+                how = layout.prefix
                 assert how is not None
-                found = stderr.entries(lines, how, self.clock, self.encoding, self.trouble, file.recognizer)
+                found = stderr.entries(lines, how, self.clock, self.encoding, self.trouble, layout.recognizer)
                 return spread(found) if how.whole_seconds else found
+
+
+class _Told:
+    """Lines of a file, whose reader is told now and then how far it has come."""
+
+    def __init__(self, lines: IO[bytes], raw: IO[bytes], file: LogFile, read: Callable[[int], None]) -> None:
+        self._lines, self._raw, self._file, self._read = lines, raw, file, read
+        self._number = self._reported = 0
+
+    def readline(self, size: int = -1) -> bytes:
+        """Returns the next line."""
+        self._number += 1
+        if not self._number & 4095:
+            self.tell()
+        return self._lines.readline(size)
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns the next bytes."""
+        self.tell()
+        return self._lines.read(size)
+
+    def tell(self) -> None:
+        """Tells how many bytes more have been read."""
+        at = _position(self._file, self._raw)
+        self._read(at - self._reported)
+        self._reported = at
+
+    def as_file(self) -> IO[bytes]:
+        """Returns this as what readers of logs take."""
+        return cast(IO[bytes], self)
+
+
+def _unwrapped(lines: IO[bytes], layers: Sequence[Wrapping], trouble: Trouble) -> IO[bytes]:
+    for layer in layers:
+        lines = Lines(layer.records(lines, trouble)).as_file()
+    return lines
 
 
 def _position(file: LogFile, raw: IO[bytes]) -> int:
@@ -148,17 +233,20 @@ def find(
         raise UsageError(
             "there is no entry in the log", "a server writes them while it is asked for something"
         )
-    named = {file.form: file.path for file, alone in found if alone}
+    named = {file.layout.form: file.path for file, alone in found if alone}
     if len(named) > 1:
         there = ", ".join(f"{shown(path.name)} ({form})" for form, path in named.items())
         raise UsageError(
             f"the files are of several forms and tell the same twice: {there}", "name those of one form"
         )
-    form = next(iter(named), None) or min((file.form for file, _ in found), key=_FORMS.index)
+    form = next(iter(named), None) or min((file.layout.form for file, _ in found), key=_FORMS.index)
     files = sorted(
-        (file for file, _ in found if file.form == form), key=lambda one: (one.first, one.path.name)
+        (file for file, _ in found if file.layout.form == form), key=lambda one: (one.first, one.path.name)
     )
-    return Log(files, clock, how, Trouble(), [file for file, _ in found if file.form != form])
+    if len({file.layout.is_unordered for file in files}) > 1:
+        there = ", ".join(f"{shown(file.path.name)} ({file.layout.source})" for file in files[:4])
+        raise UsageError(f"the files are of several kinds: {there}", "name those of one kind")
+    return Log(files, clock, how, Trouble(), [file for file, _ in found if file.layout.form != form])
 
 
 def _paths(names: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -189,17 +277,18 @@ def _look(path: Path, clock: Clock, encoding: Encoding, wanted: Prefix | None) -
             size = os.fstat(raw.fileno()).st_size
             begin = raw.read(_BEGIN)
             raw.seek(0)
-            head = _head(_unpacked(raw))
-    except (OSError, EOFError, zlib.error) as error:
+            head = _head(unpacked(raw))
+    except ERRORS as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"the log {shown(path)} cannot be read: {why}") from error
     if not any(line.strip() for line in head):
         return None
-    form, how, recognizer = _form(path.name, begin, head, wanted)
-    file = LogFile(path, form, 0, size, how, recognizer)
-    reader = Log([file], clock, encoding, Trouble())
-    first = next((entry.time for entry in reader.entries()), None)
-    if first is None:
+    layout, first = _layout(path.name, begin, head, wanted)
+    file = LogFile(path, layout, first, size)
+    if not layout.is_unordered:
+        reader = Log([file], clock, encoding, Trouble())
+        first = next((entry.time for entry in reader.entries()), 0)
+    if not first:
         raise UsageError(f"{shown(path)} is no log of PostgreSQL", ADVICE)
     return replace(file, first=first)
 
@@ -207,20 +296,41 @@ def _look(path: Path, clock: Clock, encoding: Encoding, wanted: Prefix | None) -
 def _look_at_input(clock: Clock, encoding: Encoding, wanted: Prefix | None) -> LogFile:
     """Returns the form of what comes on standard input. Raises UsageError."""
     raw = incoming.standard_input()
-    lines = _unpacked(incoming.buffered(raw))
+    lines = unpacked(incoming.buffered(raw))
     try:
         head = _head(lines)
-    except (OSError, EOFError, zlib.error) as error:
+    except ERRORS as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"standard input cannot be read: {why}") from error
     if not any(line.strip() for line in head):
         raise UsageError("nothing came on standard input", "zcat LOG | pgstrata capture - -o FILE")
-    form, how, recognizer = _form(incoming.NAME, raw.begin[:_BEGIN], head, wanted)
-    return LogFile(Path(incoming.NAME), form, 0, 0, how, recognizer, raw)
+    layout, first = _layout(incoming.NAME, raw.begin[:_BEGIN], head, wanted)
+    return LogFile(Path(incoming.NAME), layout, first, 0, raw)
+
+
+def _layout(name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | None) -> tuple[Layout, int]:
+    """Returns how a file is read, and the first time of one whose entries are in no order, else 0."""
+    layers: list[Wrapping] = []
+    times: list[int] = []
+    while len(layers) < LAYERS and (layer := wrapping(head)) is not None:
+        records = list(layer.records(io.BytesIO(b"".join(head)), Trouble()))
+        times = [record.time for record in records] if layer.is_unordered else times
+        head = io.BytesIO(b"".join(record.lines for record in records)).readlines()
+        layers.append(layer)
+    if layers and not any(line.strip() for line in head):
+        raise UsageError(
+            f"{shown(name)} is {layers[-1].name}, and none of its first {_HEAD_LINES} lines is of PostgreSQL",
+            f"leave out what is of other programs: grep postgres {name} | pgstrata capture - -o FILE",
+        )
+    falls = sum(a > b for a, b in pairwise(times))
+    is_descending = falls > sum(a < b for a, b in pairwise(times))
+    form, prefix, recognizer = _form(name, begin, head, wanted, is_wrapped=bool(layers))
+    layout = Layout(form, prefix, recognizer, tuple(layers), is_descending)
+    return layout, min((time for time in times if time), default=0)
 
 
 def _form(
-    name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | None
+    name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | None, *, is_wrapped: bool
 ) -> tuple[Form, Prefix | None, Recognizer | None]:
     if wanted is not None:
         _check_prefix(name, head, wanted)
@@ -229,7 +339,7 @@ def _form(
         return "jsonlog", None, None
     if any(csvlog.BEGIN.match(line) for line in head):
         return "csvlog", None, None
-    if (other := foreign(begin, head)) is not None:
+    if not is_wrapped and (other := foreign(begin, head)) is not None:
         raise UsageError(f"{shown(name)} is {other.name}, which is not read", other.step.replace("{}", name))
     recognizer = recognize(head, shown(name))
     return "stderr", recognizer.prefix, recognizer
@@ -260,12 +370,6 @@ def _head(file: IO[bytes]) -> list[bytes]:
         lines.append(line)
         size += len(line)
     return lines
-
-
-def _unpacked(raw: IO[bytes]) -> IO[bytes]:
-    """Returns the bytes of a file, also of one that gzip has packed."""
-    head = cast(io.BufferedReader, raw).peek(2)[:2]
-    return cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if head == b"\x1f\x8b" else raw
 
 
 __all__ = ["Form", "Log", "LogFile", "find"]

@@ -24,14 +24,14 @@ def _packed(program: str) -> str:
 
 
 _BYTES: tuple[tuple[bytes, Foreign], ...] = (
-    (b"BZh", Foreign("packed with bzip2", _packed("bzcat"))),
-    (b"\xfd7zXZ\0", Foreign("packed with xz", _packed("xzcat"))),
-    (b"\x28\xb5\x2f\xfd", Foreign("packed with zstd", _packed("zstdcat"))),
     (b"\x04\x22\x4d\x18", Foreign("packed with lz4", _packed("lz4cat"))),
     (b"PK\x03\x04", Foreign("a zip archive", _packed("unzip -p"))),
     (b"7z\xbc\xaf\x27\x1c", Foreign("a 7z archive", _packed("7z x -so"))),
     (b"pgstrata traffic", Foreign("a captured file", "it is ready: pgstrata capture {} shows it")),
-    (b"LPKSHHRH", Foreign("a journal of systemd", _MESSAGES.format(program="journalctl -o cat --file"))),
+    (
+        b"LPKSHHRH",
+        Foreign("a journal of systemd", _MESSAGES.format(program="journalctl -o json --all --file")),
+    ),
     (b"PGDMP", Foreign("a dump of pg_dump", "name the server's log instead")),
     (b"pst0", Foreign("pgBadger's output", "name the log that pgBadger read")),
     (b"SQLite format 3", Foreign("an SQLite database", "name the server's log instead")),
@@ -39,43 +39,20 @@ _BYTES: tuple[tuple[bytes, Foreign], ...] = (
     (b"\xfe\xff", Foreign("UTF-16 text", _packed("iconv -f UTF-16 -t UTF-8"))),
     (b"\xef\xbb\xbf", Foreign("text with a byte order mark", _packed("tail -c +4"))),
 )
-_JQ = "jq -r '{}'"
 _TEXT: tuple[tuple[re.Pattern[bytes], Foreign], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), foreign)
     for pattern, foreign in (
         (
-            rb'\s*(?:\[\s*)?\{.*?"(?:insertId|logName|textPayload)"',
-            Foreign(
-                "JSON of Cloud SQL (Cloud Logging)", _MESSAGES.format(program="jq -r '.[]?.textPayload'")
-            ),
-        ),
-        (
-            rb'\s*\{.*?"__REALTIME_TIMESTAMP"',
-            Foreign("a journald export in JSON", _MESSAGES.format(program="jq -r .MESSAGE")),
-        ),
-        (
             rb"__(?:CURSOR|REALTIME_TIMESTAMP)=",
-            Foreign("a journald export", "export the messages alone: journalctl -o cat"),
+            Foreign("a journald export", "export it as JSON: journalctl -o json --all"),
         ),
         (
-            rb'\s*\{.*?"log"\s*:.*?"stream"\s*:',
-            Foreign("JSON of Docker", _MESSAGES.format(program="jq -jr .log")),
+            rb'\s*\{\s*"LogFileData"\s*:',
+            Foreign("JSON of a portion of an RDS log", _MESSAGES.format(program="jq -r .LogFileData")),
         ),
         (
-            rb'\s*\{.*?"logger"\s*:\s*"postgres".*?"record"\s*:',
-            Foreign("JSON of CloudNativePG", _SERVER),
-        ),
-        (
-            rb'\s*(?:\[\s*)?\{.*?"(?:properties|LogicalServerName|resourceId)"\s*:',
-            Foreign(
-                "JSON of Azure (diagnostic settings)", _MESSAGES.format(program="jq -r .properties.message")
-            ),
-        ),
-        (
-            rb'\s*\{\s*"(?:events|logEvents)"\s*:\s*\[',
-            Foreign(
-                "JSON of CloudWatch", _MESSAGES.format(program="jq -r '(.events//.logEvents)[].message'")
-            ),
+            rb"\s*[\[{]\s*(?:\{\s*)?\"",
+            Foreign("JSON of a service that is not known", _SERVER),
         ),
         (
             rb"(?:<!doctype html|<html).*?pgbadger",
@@ -88,12 +65,6 @@ _TEXT: tuple[tuple[re.Pattern[bytes], Foreign], ...] = tuple(
         ),
     )
 )
-_SYSLOG = re.compile(
-    rb"(?:<[0-9]{1,3}>)?(?:1 )?"
-    rb"(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+\S*) \S+ "
-    rb"(?:[\w./-]+(?:\[[0-9]+\])?:|[\w./-]+ [0-9-]+ )"
-)
-_AS_SYSLOG = Foreign("syslog", _SERVER)
 
 
 def foreign(head: bytes, lines: Sequence[bytes]) -> Foreign | None:
@@ -110,9 +81,6 @@ def foreign(head: bytes, lines: Sequence[bytes]) -> Foreign | None:
     for pattern, name in _TEXT:
         if pattern.match(text):
             return name
-    filled = [line for line in lines if line.strip()]
-    if filled and sum(1 for line in filled if _SYSLOG.match(line)) > len(filled) // 2:
-        return _AS_SYSLOG
     if text[:200].count(b"\0") > 10:
         return Foreign("no text", "name the server's log instead")
     return None

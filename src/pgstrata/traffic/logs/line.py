@@ -13,7 +13,12 @@ TRUNCATED = "cut by a log service"
 TOO_LONG = "longer than 64 MiB"
 UNFIT = "lines that begin like an entry and do not fit the log_line_prefix"
 FRAGMENT = "lines that belong to no entry"
+PART_LOST = "a part of it is missing, or not certain"
 UNBOUNDED = "numbers that no server writes"
+
+PART_MISSING = b"\0\n"
+"""A line behind an entry of a text log that was put together from parts: not all of them are there. No server
+writes a NUL."""
 
 
 class LogEntry:
@@ -119,6 +124,8 @@ class Trouble:
     recoded: int = 0
     #: Prefixes of text logs that were recognized, in their order.
     prefixes: list[str] = field(default_factory=list)
+    #: Lines of other programs in the same file, which are no entries of a server.
+    others: int = 0
 
     def lose(self, why: str, text: bytes) -> None:
         """Counts a damaged entry of which nothing is known."""
@@ -147,6 +154,8 @@ __all__ = [
     "FAILURES",
     "FRAGMENT",
     "LONGEST",
+    "PART_LOST",
+    "PART_MISSING",
     "TOO_LONG",
     "TRUNCATED",
     "UNBOUNDED",

@@ -13,6 +13,8 @@ from pgstrata.traffic.logs.line import (
     FAILURES,
     FRAGMENT,
     LONGEST,
+    PART_LOST,
+    PART_MISSING,
     TOO_LONG,
     TRUNCATED,
     UNFIT,
@@ -149,6 +151,9 @@ def _whole(
             elif not is_lost:
                 trouble.lose(FRAGMENT, line)
                 is_lost = True
+            continue
+        if line == PART_MISSING:
+            damage = damage or PART_LOST
             continue
         match = begins(line)
         if match is None and line.strip():

@@ -55,6 +55,11 @@ class ReplayOptions(WorkloadOptions):
         600,
         description="seconds without any answer, at the end of a replay, after which it has failed",
     )
+    without: dict[str, str] = Field(
+        default_factory=dict,
+        description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
+        "left out, by digest, and why",
+    )
     contents: dict[str, str] = Field(
         default_factory=dict,
         description="filled in by pgstrata: digests of all files, so that other content is another "
@@ -102,6 +107,7 @@ class ReplayOptions(WorkloadOptions):
             setup=self.setup,
             load_connections=self.load_connections,
             contents=dict(self.contents),
+            without=dict(self.without),
             seed=self.seed,
             allow_outside=self.allow_outside,
         )

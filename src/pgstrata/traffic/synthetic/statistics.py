@@ -15,9 +15,7 @@ from psycopg.rows import dict_row
 
 from pgstrata.errors import UsageError, server_said
 from pgstrata.files.user_files import shown
-
-MARK = "/* pgstrata capture */"
-"""In the questions that are asked here, which the server counts as well."""
+from pgstrata.traffic.account import MARK
 
 HIDDEN = "<insufficient privilege>"
 """Stands in the place of other users' texts where pg_read_all_stats is lacking."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgstrata.campaign.checked import Campaign
@@ -45,6 +45,8 @@ class RoundPlan:
     keys: Mapping[str, object]
     seconds: float | None
     cut: bool = False
+    #: Of the log that a round holds, where that is less than there is.
+    log_seconds: float | None = None
 
 
 def rounds_in_time(
@@ -55,7 +57,8 @@ def rounds_in_time(
     around: seconds between rounds, in which a server starts with a copy of the data.
     """
     if question.rounds is not None:
-        return RoundPlan({"rounds": question.rounds}, options.seconds)
+        plan = RoundPlan({"rounds": question.rounds}, options.seconds)
+        return replace(plan, log_seconds=_of_log(options, header, options.seconds))
     budget = question.minutes * 60
     length = max(0.1, seconds_of(options, header))
     rounds = int(budget / servers / (length + around))
@@ -74,7 +77,20 @@ def rounds_in_time(
     cut = seconds < length
     # The last answers of a log that is replayed whole come a little behind its end.
     seconds = seconds if cut else max(seconds, length * 1.1 + 1)
-    return RoundPlan(keys, min(seconds, options.seconds or seconds), cut)
+    seconds = min(seconds, options.seconds or seconds)
+    return RoundPlan(keys, seconds, cut, _of_log(options, header, seconds))
+
+
+FITS = 0.97
+"""Of the time of a round for the window that is replayed in it: its last answers come behind its end."""
+
+
+def _of_log(options: ReplayOptions, header: Header, seconds: float | None) -> float | None:
+    """Returns the seconds of the log that so many seconds of a round hold; None where they hold all of it."""
+    whole = seconds_of(options.model_copy(update={"seconds": None}), header)
+    if seconds is None or seconds >= whole:
+        return None
+    return FITS * seconds / whole * (header.end - header.begin) / 1e6
 
 
 def labels(question: Question, servers: Servers) -> list[str]:
@@ -93,15 +109,26 @@ def labels(question: Question, servers: Servers) -> list[str]:
 
 
 def campaign(
-    question: Question, name: str, servers: Servers, captured: Path, header: Header, results: Path
+    question: Question,
+    name: str,
+    servers: Servers,
+    captured: Path,
+    header: Header,
+    results: Path,
+    without: Mapping[str, str] | None = None,
 ) -> tuple[Campaign, RoundPlan]:
-    """What is measured, as a campaign. Raises UsageError for options that are not valid."""
+    """What is measured, as a campaign. without: statements of the dump that are left out, and why.
+
+    Raises UsageError for options that are not valid.
+    """
     options: dict[str, object] = {
         "file": str(captured),
         "setup": [str(dump) for dump in question.dumps],
         "speed": question.speed,
         "after_load": {version: list(files) for version, files in question.after_load.items()},
     }
+    if without:
+        options["without"] = dict(without)
     if question.database is not None:
         options["database"] = question.database
     if question.seconds is not None:

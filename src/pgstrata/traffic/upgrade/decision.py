@@ -25,7 +25,7 @@ from pgstrata.traffic.upgrade.checklist.model import REFUSED_STATEMENTS, Line, M
 from pgstrata.traffic.upgrade.checklist.rehearsal import first_of_each
 from pgstrata.traffic.upgrade.differing import DifferingRows, differing_rows
 from pgstrata.traffic.upgrade.settle import Settling, seconds_of_round, settling, undecided
-from pgstrata.traffic.upgrade.tried import TriedUpgrade, load_options
+from pgstrata.traffic.upgrade.tried import TriedUpgrade
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.setup import definitions
@@ -162,7 +162,7 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
         return {}
     sources = [read(dump, digest_of(dump)) for dump in tried.question.dumps]
     made = [item.text for source in sources for item in source.items if isinstance(item, SqlStatement)]
-    confinement, _ = definitions(load_options(tried.question), tried.servers.base.features)
+    confinement, _ = definitions(tried.load_options, tried.servers.base.features)
     left_out = [f"{one.what}: {one.why}" for one in confinement.left_out]
     statements = first_of_each(tried.captured, _database(tried))
     shapes = tried.header.shapes

@@ -20,6 +20,9 @@ MARGIN = 0.05
 MINUTES = 60.0
 """Of all rounds on all servers, with what stands between them, unless more is asked for."""
 
+INPUT = Path("-")
+"""Standard input, as a log."""
+
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:devel|alpha|beta|rc)[0-9]*)?", re.ASCII)
 _DUMP = re.compile(rb"\APGDMP|^-- PostgreSQL database dump", re.MULTILINE)
 _BEGINS_SQL = re.compile(rb"\s*[A-Za-z\\(/-]")
@@ -32,7 +35,8 @@ class Question:
     that time holds, until all is known. other_load: as in a campaign. config: stack of fragments. prefix,
     timezone, encoding: of the log, as for `pgstrata capture`. statements: how to connect to the server whose
     statistics take the place of a log, or the folder of their files. allow_outside: what reaches outside the
-    servers is executed."""
+    servers is executed. without_extensions: are left out of the dump, with what depends on them. window: of
+    the log, as it was written; skip_idle: pauses of all sessions are cut."""
 
     base: str
     targets: tuple[str, ...]
@@ -59,6 +63,9 @@ class Question:
     more: float | None = None
     """Minutes of further rounds, beside those of an earlier command that asked for the same."""
     checklist_only: bool = False
+    without_extensions: tuple[str, ...] = ()
+    window: str | None = None
+    skip_idle: bool = False
 
     def check(self) -> None:
         """Raises UsageError for what can be known to be wrong before anything is read or fetched."""
@@ -84,7 +91,7 @@ class Question:
             raise UsageError(f"--rounds {self.rounds}: between 1 and 1000", "4 and more prove something")
         files = [Path(name) for names in self.after_load.values() for name in names]
         for path in (*self.dumps, *self.logs, *files):
-            if not path.exists():
+            if path != INPUT and not path.exists():
                 raise UsageError(f"there is no file {shown(path)}", "check the path")
         for dump in self.dumps:
             _check_dump(dump)
@@ -140,4 +147,4 @@ def _head(file: Path) -> bytes:
         return opened.read(4096)
 
 
-__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "server_of", "spec_of", "targets_of"]
+__all__ = ["INPUT", "MARGIN", "MINUTES", "Question", "is_version", "server_of", "spec_of", "targets_of"]

@@ -67,8 +67,8 @@ def _lacks(text: str, server: Server, names: Sequence[str]) -> UsageError:
     return UsageError(
         f"PostgreSQL {server.version} ({text}) lacks the {numbers.plural('extension', len(names))} "
         f"{', '.join(names)}, which the dump creates",
-        "name an installation that has it, path:/usr/lib/postgresql/17/bin; or build one with it "
-        "(docs/guides/builds.md)",
+        f"name an installation that has it, path:/usr/lib/postgresql/17/bin; build one with it "
+        f"(docs/guides/builds.md); or leave it out: --without-extension {names[0]}",
     )
 
 

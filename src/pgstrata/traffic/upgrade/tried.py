@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,14 +28,16 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
-from pgstrata.traffic.captured import MAGIC, Captured, Header
+from pgstrata.traffic.captured import Captured, Header, is_captured
 from pgstrata.traffic.replay.statistics import capture_statistics
 from pgstrata.traffic.replay.steps import database_of
 from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.checklist.changes import crossed, table_digest
 from pgstrata.traffic.upgrade.checklist.rehearsal import Rehearsal, rehearse
-from pgstrata.traffic.upgrade.question import Question, spec_of
+from pgstrata.traffic.upgrade.question import INPUT, Question, spec_of
 from pgstrata.traffic.upgrade.servers import Servers, fit
+from pgstrata.traffic.upgrade.without import dependents
+from pgstrata.traffic.window import Window, busiest, cut, window_of
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
@@ -64,6 +67,13 @@ class TriedUpgrade:
     settings: Sequence[tuple[str, str]] = ()
     """Of the config files that the question names, in their order."""
     measured: bool = False
+    without: Mapping[str, str] = field(default_factory=dict)
+    """Statements of the dump that are left out, and why."""
+
+    @property
+    def load_options(self) -> CustomOptions:
+        """What the dumps are loaded by."""
+        return load_options(self.question, self.without)
 
     @property
     def runs(self) -> Path:
@@ -85,21 +95,53 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     except OSError as error:
         raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
-    extensions = setup(load_options(question), NEWEST).extensions
+    extensions = [
+        name
+        for name in setup(load_options(question), NEWEST).extensions
+        if name not in question.without_extensions
+    ]
     found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
     servers = fit(question, found, extensions)
     file = _captured(question, say, interrupts)
     with Captured(file) as captured:
         header = captured.header
-    made, rounds = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
-    notes = list(servers.notes)
-    if rounds.cut:
-        notes.append(
-            f"{numbers.duration(question.minutes * 60)} do not hold four rounds of the whole log on all "
-            f"servers: only its first {numbers.duration(rounds.seconds)} are replayed (--minutes, --seconds, "
-            "--speed)"
+    without: dict[str, str] = {}
+    if question.without_extensions:
+        without = dependents(
+            servers.base,
+            load_options(question),
+            question.without_extensions,
+            folder=Path(question.data_dir) if question.data_dir else None,
+            say=say,
+            check=interrupts.check,
         )
-    return TriedUpgrade(question, made, servers, labels(question, servers), header, notes, file)
+    if question.window is not None or question.skip_idle:
+        chosen = Window(header.begin, header.end + 1)
+        if question.window is not None:
+            chosen = window_of(question.window, header)
+        file, header = _part(question, file, chosen, skip_idle=question.skip_idle)
+    made, rounds = campaign(
+        question, _name(question, file), servers, file, header, question.folder / RUNS, without
+    )
+    notes = list(servers.notes)
+    if rounds.log_seconds is not None and question.window is None:
+        chosen = busiest(file, rounds.log_seconds, question.database)
+        file, header = _part(question, file, chosen)
+        made, rounds = campaign(
+            question, _name(question, file), servers, file, header, question.folder / RUNS, without
+        )
+        notes.append(
+            f"{_budget(question)} is less than four rounds of the whole log take on all servers: its busiest "
+            f"window is replayed, {chosen.text} (--window, --minutes, --seconds, --speed)"
+        )
+    if without:
+        notes.append(
+            f"without {', '.join(question.without_extensions)} {len(without):,} "
+            f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
+        )
+    return TriedUpgrade(
+        question, made, servers, labels(question, servers), header, notes, file, without=without
+    )
 
 
 def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> TriedUpgrade:
@@ -115,7 +157,11 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     tried = replace(tried, settings=settings)
     servers = {variant.label: (variant.server, variant.config) for variant in plan.variants}
     base, *others = tried.labels
-    key = [tried.campaign.name, *(f"{label} {servers[label][0].version}" for label in tried.labels)]
+    key = [
+        tried.campaign.name,
+        *sorted(tried.without),
+        *(f"{label} {servers[label][0].version}" for label in tried.labels),
+    ]
     file = (
         question.folder / f"checklist-{digests.of(json.dumps([*key, table_digest(), __version__]))[:8]}.json"
     )
@@ -128,7 +174,7 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     }
     try:
         rehearsal = rehearse(
-            load_options(question),
+            tried.load_options,
             tried.captured,
             database_of(tried.campaign.workloads[0].options, tried.header).name,
             old,
@@ -196,11 +242,16 @@ def _written(question: Question) -> tuple[str, ...]:
     return (question.base, *question.targets)
 
 
-def load_options(question: Question) -> CustomOptions:
-    """What workload `custom` would load the dumps by."""
+def load_options(question: Question, without: Mapping[str, str] | None = None) -> CustomOptions:
+    """What workload `custom` would load the dumps by. without: statements that are left out, and why."""
     files = tuple(str(dump) for dump in question.dumps)
     contents = {name: digest_of(Path(name)) for name in files}
-    return CustomOptions.model_construct(setup=files, contents=contents, allow_outside=question.allow_outside)
+    return CustomOptions.model_construct(
+        setup=files,
+        contents=contents,
+        allow_outside=question.allow_outside,
+        without=dict(without or {}),
+    )
 
 
 def _captured(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
@@ -213,31 +264,50 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
         if not file.exists():
             capture_statistics(question.statements, file)
         return file.absolute()
-    if len(logs) == 1 and _is_captured(logs[0]):
+    if len(logs) == 1 and is_captured(logs[0]):
         return logs[0].absolute()
-    if any(_is_captured(log) for log in logs):
+    if INPUT in logs:
+        # It comes once: the same command reads another one.
+        part = question.folder / f"input-{os.getpid()}.traffic"
+        _capture(question, part, say, interrupts)
+        return part.rename(question.folder / f"log-{digest_of(part)[:8]}.traffic").absolute()
+    if any(is_captured(log) for log in logs):
         raise UsageError("--log names a captured file beside others", "name it alone, or logs only")
     parts = [f"{digest_of(log)}\n".encode() for log in logs]
     parts.append(repr((question.prefix, question.timezone, question.encoding)).encode())
     file = question.folder / f"log-{digests.of_parts(parts)[:8]}.traffic"
     if not file.exists():
-        capture(
-            logs,
-            file,
-            prefix=question.prefix,
-            timezone=question.timezone,
-            encoding=question.encoding,
-            say=say,
-            check=interrupts.check,
-        )
+        _capture(question, file, say, interrupts)
     return file.absolute()
 
 
-def _is_captured(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+def _capture(question: Question, to: Path, say: Callable[[str], None], interrupts: Interrupts) -> None:
+    capture(
+        question.logs,
+        to,
+        prefix=question.prefix,
+        timezone=question.timezone,
+        encoding=question.encoding,
+        say=say,
+        check=interrupts.check,
+    )
+
+
+def _budget(question: Question) -> str:
+    """What the user has allowed, in words."""
+    if question.seconds is not None:
+        return f"--seconds {question.seconds:g}"
+    return numbers.duration(question.minutes * 60)
+
+
+def _part(question: Question, file: Path, window: Window, *, skip_idle: bool = False) -> tuple[Path, Header]:
+    """Returns a window of a captured file as a file of its own, made before or now, and its header."""
+    digest = digests.of(f"{digest_of(file)} {window} {skip_idle}")[:8]
+    part = question.folder.absolute() / f"window-{digest}.traffic"
+    if part.exists():
+        with Captured(part) as captured:
+            return part, captured.header
+    return part, cut(file, part, window, skip_idle=skip_idle)
 
 
 def _name(question: Question, captured: Path) -> str:

@@ -241,6 +241,11 @@ class CustomOptions(WorkloadOptions):
         ),
     )
 
+    without: dict[str, str] = Field(
+        default_factory=dict,
+        description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
+        "left out, by digest, and why",
+    )
     contents: dict[str, str] = Field(
         default_factory=dict,
         description="filled in by pgstrata: digests of all files, so that other content is another "

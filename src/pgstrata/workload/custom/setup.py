@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError
+from pgstrata.files import digests
 from pgstrata.files.user_files import shown
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.settings import history
@@ -72,6 +73,10 @@ _INDEX = re.compile(
     re.I | re.S,
 )
 _INTO = re.compile(rf"COPY\s+{_NAME}", re.I)
+_INSERT = re.compile(rf"INSERT\s+INTO\s+{_NAME}", re.I)
+_TRANSACTION = re.compile(
+    r"BEGIN\b|COMMIT\b|START\s+TRANSACTION\b|SELECT\s+pg_catalog\.(?:lo_open|lowrite|lo_close)\b", re.I
+)
 # Of owners, privileges and replication, which a benchmark has none of; what is there in every database; and
 # what only psql's own session is for.
 _SUBSCRIPTION = re.compile(r"CREATE\s+SUBSCRIPTION\s", re.I)
@@ -108,7 +113,7 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     for item in o.setup:
         if isinstance(item, str):
             source = read(Path(item), o.contents.get(item, ""))
-            items = (_role_unless_there(i, server) for i in _confined(source, confinement))
+            items = (_role_unless_there(i, server) for i in _confined(source, confinement, o.without))
             sources.append(replace(source, items=tuple(items)))
             names.append(Path(item).stem)
             files.append(item)
@@ -171,7 +176,7 @@ def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[l
         if not isinstance(item, str):
             continue
         source = read(Path(item), o.contents.get(item, ""))
-        made = [_role_unless_there(one, server) for one in _confined(source, confinement)]
+        made = [_role_unless_there(one, server) for one in _confined(source, confinement, o.without)]
         files.append(
             [
                 one
@@ -184,9 +189,50 @@ def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[l
     return confinement, files
 
 
-def _confined(source: Source, confinement: Confinement) -> Iterator[SqlStatement | CopyBlock]:
+def executed(o: CustomOptions, server: Features) -> tuple[Confinement, list[SqlStatement | CopyBlock]]:
+    """Returns the statements and blocks of rows of all files in their order, and how they are confined."""
+    confinement = Confinement(server, o.allow_outside, loads=True)
+    found: list[SqlStatement | CopyBlock] = []
+    for item in o.setup:
+        if isinstance(item, str):
+            source = read(Path(item), o.contents.get(item, ""))
+            made = [_role_unless_there(one, server) for one in _confined(source, confinement, o.without)]
+            found += [i for i in made if isinstance(i, CopyBlock) or not source.dump or _fits(i, server)]
+    return confinement, found
+
+
+def key_of(item: SqlStatement | CopyBlock) -> str:
+    """Returns what `without` names a statement by."""
+    written = item.written if isinstance(item, SqlStatement) else ""
+    return digests.of(written or item.text)[:16]
+
+
+def extension_of(item: SqlStatement | CopyBlock) -> str:
+    """Returns the extension that a statement creates, empty for any other."""
+    text = "" if isinstance(item, CopyBlock) else item.written or item.text
+    match = _EXTENSION.match(text)
+    return match[1].strip('"').replace('""', '"') if match else ""
+
+
+def table_filled(item: SqlStatement | CopyBlock) -> str:
+    """Returns the table that rows go into, empty for what is no row."""
+    match = (_INTO if isinstance(item, CopyBlock) else _INSERT).match(item.text)
+    return match[1] if match else ""
+
+
+def is_transaction(item: SqlStatement | CopyBlock) -> bool:
+    """Returns whether a statement begins or ends a transaction, or writes a large object within one."""
+    return isinstance(item, SqlStatement) and _TRANSACTION.match(item.text) is not None
+
+
+def _confined(
+    source: Source, confinement: Confinement, without: Mapping[str, str]
+) -> Iterator[SqlStatement | CopyBlock]:
     """The items of a source that are executed, as they are executed."""
     for item in source.items:
+        if without and (why := without.get(key_of(item))):
+            confinement.left_out.append(NotLoaded(beginning(item.text), why))
+            continue
         if isinstance(item, CopyBlock):
             if confinement.copied(item.text):
                 yield item
@@ -440,8 +486,7 @@ def _tables(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
 
 
 def _extensions(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
-    found = (_EXTENSION.match(item.written or item.text) for item in items if isinstance(item, SqlStatement))
-    return list(dict.fromkeys(match[1].strip('"').replace('""', '"') for match in found if match))
+    return list(dict.fromkeys(name for item in items if (name := extension_of(item))))
 
 
 __all__ = ["Setup", "definitions", "setup"]

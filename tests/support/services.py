@@ -1,0 +1,339 @@
+"""Logs as log services, clouds, journals and syslog keep them, made of what a server wrote."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pgstrata.traffic.logs.wrapped.kubernetes import _COLUMNS as CSV_COLUMNS
+
+_MORE = re.compile(r"[^\n]{0,300}?\b(?:DETAIL|HINT|QUERY|CONTEXT|LOCATION|STATEMENT|BACKTRACE):  ")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a text log. lines: each of its physical lines."""
+
+    time: datetime
+    process: str
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def parts(self) -> list[str]:
+        """The entry, its DETAIL, its STATEMENT: what begins with a prefix of its own."""
+        made: list[str] = []
+        for line in self.lines:
+            if line.startswith("\t"):
+                made[-1] += f"\n{line}"
+            else:
+                made.append(line)
+        return made
+
+
+def entries(text: str) -> list[Entry]:
+    """Takes apart a text log whose log_line_prefix begins with `%m [%c]`."""
+    made: list[list[str]] = []
+    for line in text.split("\n")[:-1]:
+        if line.startswith("\t") or (made and _MORE.match(line)):
+            made[-1].append(line)
+        else:
+            made.append([line])
+    return [Entry(_when(lines[0]), _process(lines[0]), tuple(lines)) for lines in made]
+
+
+def _process(line: str) -> str:
+    found = re.search(r"\[[0-9a-f]+\.([0-9a-f]+)\]", line)
+    assert found is not None
+    return str(int(found[1], 16))
+
+
+def _when(line: str) -> datetime:
+    return datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC)
+
+
+def chunks(number: int, text: str) -> list[str]:
+    """As write_syslog of PostgreSQL sends an entry, with its sequence numbers."""
+    data = text.encode()
+    made: list[str] = []
+    while data:
+        if data.startswith(b"\n"):
+            data = data[1:]
+            continue
+        size = min(900, data.find(b"\n") if b"\n" in data else len(data))
+        part = data[:size].decode("utf-8", "ignore").encode()  # to the boundary of a letter
+        following = data[len(part) : len(part) + 1]
+        if following and not following.isspace():
+            spaces = [at for at in range(1, len(part)) if part[at : at + 1].isspace()]
+            part = part[: spaces[-1]] if spaces else part
+        data = data[len(part) :]
+        made.append(f"[{number}-{len(made) + 1}] {part.decode()}")
+    return made
+
+
+def rfc3339(time: datetime, zone: str = "Z") -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%S.%f}{zone}"
+
+
+def _numbered(found: Sequence[Entry]) -> Iterable[tuple[Entry, list[str]]]:
+    """Entries with their chunks: a process counts its own."""
+    counts: dict[str, int] = {}
+    for entry in found:
+        counts[entry.process] = counts.get(entry.process, 0) + 1
+        yield entry, chunks(counts[entry.process], entry.text)
+
+
+OTHER_PROGRAM = "sshd[99]: Accepted publickey for root"
+
+
+def syslog(found: Sequence[Entry], *, tab: str = "#011", form: str = "bsd") -> str:
+    """A file of rsyslog. form: of the header. Lines of another program stand in between."""
+    lines = []
+    for entry, parts in _numbered(found):
+        header = {
+            "bsd": f"{entry.time:%b %e %H:%M:%S} db1 postgres[{entry.process}]: ",
+            "iso": f"{rfc3339(entry.time, '+00:00')} db1 postgres[{entry.process}]: ",
+            "5424": f"<134>1 {rfc3339(entry.time)} db1 postgres {entry.process} - - ",
+        }[form]
+        lines += [header + part.replace("\t", tab) for part in parts]
+        other = {"5424": f"<86>1 {rfc3339(entry.time)} db1 sshd 99 - - hello"}
+        lines.append(other.get(form, header.partition("postgres")[0] + OTHER_PROGRAM))
+    return "\n".join(lines) + "\n"
+
+
+def heroku(found: Sequence[Entry]) -> str:
+    """What `heroku logs -p postgres` prints: with spaces for tabs, and the attachment's name."""
+    lines = []
+    for entry, parts in _numbered(found):
+        header = f"{entry.time:%Y-%m-%dT%H:%M:%S}+00:00 app[postgres.{entry.process}]: [DATABASE] "
+        lines += [header + part.replace("\t", "    ") for part in parts]
+        lines.append(f"{entry.time:%Y-%m-%dT%H:%M:%S}+00:00 app[web.1]: GET /")
+    return "\n".join(lines) + "\n"
+
+
+def journal(found: Sequence[Entry], *, of_syslog: bool) -> str:
+    """What `journalctl -o json --all` prints of a server that logs to syslog, or to standard error."""
+    made = []
+    for entry, parts in _numbered(found):
+        for part in parts if of_syslog else entry.lines:
+            micro = int(entry.time.timestamp()) * 1_000_000 + entry.time.microsecond
+            one: dict[str, object] = {
+                "__CURSOR": "s=1;i=2",
+                "__REALTIME_TIMESTAMP": str(micro + 5),
+                "_SOURCE_REALTIME_TIMESTAMP": str(micro),
+                "_HOSTNAME": "db1",
+                "SYSLOG_IDENTIFIER": "postgres",
+                "_PID": entry.process,
+                # An array where it is no text that can be printed.
+                "MESSAGE": part if part.isprintable() or "\x1b" not in part else list(part.encode()),
+            }
+            made.append(one)
+        made.append(
+            {"__CURSOR": "s", "__REALTIME_TIMESTAMP": "1", "SYSLOG_IDENTIFIER": "sshd", "MESSAGE": "x"}
+        )
+    return "".join(json.dumps(one) + "\n" for one in made)
+
+
+def cloud_logging(found: Sequence[Entry], *, by_line: bool = False, layout: str = "lines") -> str:
+    """An export of Cloud Logging. by_line: as it was until 2021, each line an entry. layout: lines in the
+    order of time, or the array that `gcloud logging read` prints, the newest first."""
+    made: list[dict[str, object]] = []
+    at = 0
+    for entry in found:
+        for text in entry.lines if by_line else entry.parts:
+            at += 1
+            made.append(
+                {
+                    "insertId": f"s={at}",
+                    "logName": "projects/shop/logs/cloudsql.googleapis.com%2Fpostgres.log",
+                    "receiveTimestamp": "2026-12-31T00:00:00.123456789Z",
+                    "resource": {"labels": {"database_id": "shop:db"}, "type": "cloudsql_database"},
+                    "severity": "INFO",
+                    "textPayload": text,
+                    "timestamp": rfc3339(entry.time + timedelta(microseconds=at % 900 if by_line else 0)),
+                }
+            )
+        made.append(
+            {
+                "insertId": f"o={at}",
+                "logName": "projects/shop/logs/cloudaudit.googleapis.com%2Factivity",
+                "protoPayload": {},
+                "receiveTimestamp": "2026-12-31T00:00:00Z",
+                "timestamp": rfc3339(entry.time),
+            }
+        )
+    if layout == "lines":
+        return "".join(json.dumps(one) + "\n" for one in made)
+    return json.dumps(made[::-1], indent=2) + "\n"
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """The rows of a csvlog by their columns."""
+    return [dict(zip(CSV_COLUMNS, row, strict=False)) for row in csv.reader(io.StringIO(text, newline=""))]
+
+
+def cloudnativepg(found: Sequence[dict[str, str]]) -> str:
+    made: list[dict[str, object]] = []
+    for row in found:
+        made.append(
+            {"level": "info", "logger": "wal-archive", "msg": "Archived WAL file", "logging_pod": "a-1"}
+        )
+        made.append(
+            {
+                "level": "info",
+                "ts": "2026-08-03T10:00:00.1Z",
+                "logger": "postgres",
+                "msg": "record",
+                "logging_pod": "a-1",
+                "record": {key: value for key, value in row.items() if value or key == "user_name"},
+            }
+        )
+    return "".join(json.dumps(one) + "\n" for one in made)
+
+
+def docker(text: str) -> str:
+    """The file of Docker's json-file driver: long lines in parts."""
+    made = []
+    for line in text.splitlines(keepends=True):
+        data = line
+        while data:
+            made.append({"log": data[:300], "stream": "stderr", "time": "2026-08-03T10:00:00.1Z"})
+            data = data[300:]
+    return "".join(json.dumps(one) + "\n" for one in made)
+
+
+def kubernetes(text: str) -> str:
+    """The file of a container on a node of Kubernetes: long lines in parts."""
+    lines = []
+    for line in text.split("\n")[:-1]:
+        parts = [line[at : at + 300] for at in range(0, len(line), 300)] or [""]
+        lines += [f"2026-08-03T10:00:00.123456789Z stderr P {part}" for part in parts[:-1]]
+        lines.append(f"2026-08-03T10:00:00.123456789Z stderr F {parts[-1]}")
+    return "\n".join(lines) + "\n"
+
+
+def cloudwatch(found: Sequence[Entry], *, indent: int | None = None) -> str:
+    """What `aws logs get-log-events` prints."""
+    events = [
+        {"timestamp": int(entry.time.timestamp() * 1000), "message": text, "ingestionTime": 1}
+        for entry in found
+        for text in entry.parts
+    ]
+    return json.dumps({"events": events, "nextForwardToken": "f/1"}, indent=indent) + "\n"
+
+
+def _azure(
+    found: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool
+) -> list[dict[str, str]]:
+    made = []
+    for row, prefix in zip(found, prefixes, strict=True):
+        severity = f"{row['error_severity']}:  "
+        # The server's tabs are its text log's alone.
+        made.append(
+            {
+                "prefix": "" if flexible else prefix,
+                "message": f"{prefix}{severity}{row['message']}" if flexible else row["message"],
+                "detail": row["detail"],
+                "errorLevel": row["error_severity"],
+                "sqlerrcode": row["sql_state_code"],
+                "context": row["context"],
+                "statement": row["query"],
+                "processId": row["process_id"],
+                "timestamp": row["log_time"],
+            }
+        )
+    return made
+
+
+def _azure_time(row: dict[str, str]) -> str:
+    return row["timestamp"].replace(" ", "T", 1).replace(" UTC", "Z")
+
+
+def azure(found: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool = True) -> str:
+    """What diagnostic settings write into a storage account."""
+    return "".join(
+        json.dumps(
+            {
+                "time": _azure_time(one),
+                "resourceId": "/SUBSCRIPTIONS/1/PROVIDERS/MICROSOFT.DBFORPOSTGRESQL/FLEXIBLESERVERS/DB",
+                "category": "PostgreSQLLogs",
+                "operationName": "LogEvent",
+                "properties": {key: value for key, value in one.items() if value or not flexible},
+            }
+        )
+        + "\n"
+        for one in _azure(found, prefixes, flexible=flexible)
+    )
+
+
+def azure_csv(found: Sequence[dict[str, str]], prefixes: Sequence[str]) -> str:
+    """A table of Log Analytics, exported, the newest row first."""
+    names = {
+        "Message": "message",
+        "Detail": "detail",
+        "ErrorLevel": "errorLevel",
+        "SqlErrorCode": "sqlerrcode",
+        "Context": "context",
+        "Statement": "statement",
+    }
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["TimeGenerated [UTC]", *names])
+    for one in reversed(_azure(found, prefixes, flexible=True)):
+        writer.writerow([_azure_time(one), *(one[key] for key in names.values())])
+    return "\ufeff" + out.getvalue()
+
+
+def _prefixes(csvlog: str) -> list[str]:
+    return [f"{row['log_time']}-{row['session_id']}-{row['database_name']}-" for row in rows(csvlog)]
+
+
+WRAPPED: dict[str, Callable[[str, str, str], str]] = {
+    "syslog": lambda text, csvlog, jsonlog: syslog(entries(text)),
+    "syslog with tabs": lambda text, csvlog, jsonlog: syslog(entries(text), tab="\t", form="iso"),
+    "syslog of RFC 5424": lambda text, csvlog, jsonlog: syslog(entries(text), form="5424"),
+    "journal of syslog": lambda text, csvlog, jsonlog: journal(entries(text), of_syslog=True),
+    "journal of stderr": lambda text, csvlog, jsonlog: journal(entries(text), of_syslog=False),
+    "Cloud SQL": lambda text, csvlog, jsonlog: cloud_logging(entries(text)),
+    "Cloud SQL, newest first": lambda text, csvlog, jsonlog: cloud_logging(entries(text), layout="array"),
+    "Cloud SQL, line by line": lambda text, csvlog, jsonlog: cloud_logging(entries(text), by_line=True),
+    "CloudNativePG": lambda text, csvlog, jsonlog: cloudnativepg(rows(csvlog)),
+    "Docker": lambda text, csvlog, jsonlog: docker(text),
+    "Docker, jsonlog": lambda text, csvlog, jsonlog: docker(jsonlog),
+    "Kubernetes": lambda text, csvlog, jsonlog: kubernetes(text),
+    "Kubernetes, CloudNativePG": lambda text, csvlog, jsonlog: kubernetes(cloudnativepg(rows(csvlog))),
+    "CloudWatch": lambda text, csvlog, jsonlog: cloudwatch(entries(text)),
+    "CloudWatch, indented": lambda text, csvlog, jsonlog: cloudwatch(entries(text), indent=4),
+    "Azure": lambda text, csvlog, jsonlog: azure(rows(csvlog), _prefixes(csvlog)),
+    "Azure, single server": lambda text, csvlog, jsonlog: azure(
+        rows(csvlog), _prefixes(csvlog), flexible=False
+    ),
+    "Azure, CSV": lambda text, csvlog, jsonlog: azure_csv(rows(csvlog), _prefixes(csvlog)),
+}
+"""By name what makes a file of the same log as text, csvlog and jsonlog."""
+
+__all__ = [
+    "WRAPPED",
+    "Entry",
+    "azure",
+    "azure_csv",
+    "chunks",
+    "cloud_logging",
+    "cloudnativepg",
+    "cloudwatch",
+    "docker",
+    "entries",
+    "heroku",
+    "journal",
+    "kubernetes",
+    "rows",
+    "syslog",
+]
