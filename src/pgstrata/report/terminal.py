@@ -32,6 +32,10 @@ _STYLES = {
 }
 
 
+MOST_QUERIES = 100
+"""Rows of the table of queries; the report has all of them."""
+
+
 def print_summary(results: RunSet, console: Console | None = None) -> None:
     """Prints the findings and the summary tables of a campaign, as plain text where there is no terminal."""
     console = console or Console(highlight=False)
@@ -46,7 +50,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         if not workload.compared:
             continue
         found = (
-            query_table(results, workload),
+            query_table(results, workload, MOST_QUERIES),
             absolute_table(results, workload),
             relative_table(results, workload),
             times_table(results, workload),
