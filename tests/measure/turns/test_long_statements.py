@@ -5,14 +5,18 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
+import time
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from pgstrata.driver.events import SliceEnded
+from pgstrata.measure.turns.given import GivenTurns
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.turns.windows import GROWN_SECONDS, grown_slice
+from pgstrata.workload.core.language import Headline, Step
 from support.interleaved import by_variant
 from support.program import Program
 
@@ -103,3 +107,29 @@ def test_a_transaction_that_does_not_fit_is_refused_with_the_number_to_use(
     said = " ".join((done.stdout + done.stderr).split())
     assert "a transaction takes 2" in said and "max_seconds = 3 leaves 1.5" in said
     assert re.search(r"max_seconds = 3[23] or more", said)
+
+
+def test_one_of_three_that_ends_early_leaves_the_turns_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0] / 1e9)
+    step = Step("s", [], Headline("query", "operations", "transactions/s"), seconds=0.02, reads_only=True)
+    turns = GivenTurns(step, 0.001, 3, 0)
+    turns.begin()
+    order: list[int] = []
+    for own in turns.own:
+        own.is_started = True
+    for _ in range(200):
+        over = [False, len(order) > 4, False]
+        turns.go_on(over)
+        if turns.turn is None:
+            break
+        own = turns.own[turns.turn]
+        order.append(turns.turn)
+        now[0] += 2_000_000
+        own.stretch(SliceEnded(number=own.ended))
+    assert turns.turn is None and turns.pairs == 10
+    assert order[:3] == [0, 1, 2] and order.count(1) <= 3
+    assert abs(order.count(0) - order.count(2)) <= 1

@@ -105,8 +105,10 @@ class GivenTurns(BlockTurns):
         self.pairs = 0
         """Whole ones."""
         self._order = self._turns(pairs)
-        self._turn: int | None = None
+        self.turn: int | None = None
+        """Whose turn it is; None before the first and after the last."""
         self._is_over = False
+        self._over: Sequence[bool] = [False] * participants
 
     def begin(self) -> Mapping[int, ServerError]:
         for own in self.own:
@@ -116,6 +118,7 @@ class GivenTurns(BlockTurns):
         return {}
 
     def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
+        self._over = over
         with self._changed:
             if not self._may_go_on(over):
                 self._changed.wait(WAIT_SECONDS)
@@ -125,8 +128,8 @@ class GivenTurns(BlockTurns):
             self.somebody_ended.wait(WAIT_SECONDS)
             self.somebody_ended.clear()
             return {}
-        self._turn = next((turn for turn in self._order if not over[turn]), None)
-        if self._turn is None:
+        self.turn = next((turn for turn in self._order if not over[turn]), None)
+        if self.turn is None:
             self._is_over = True
             for own, ended in zip(self.own, over, strict=True):
                 if own.driver is not None and not ended:
@@ -135,19 +138,19 @@ class GivenTurns(BlockTurns):
 
     def _may_go_on(self, over: Sequence[bool]) -> bool:
         """Whether the slice that was given last has ended, and all have started before the first."""
-        if self._turn is None:
+        if self.turn is None:
             return all(own.is_started or ended for own, ended in zip(self.own, over, strict=True))
-        return over[self._turn] or self.own[self._turn].ended >= self._given[self._turn]
+        return over[self.turn] or self.own[self.turn].ended >= self._given[self.turn]
 
     def _too_long(self) -> Mapping[int, ServerError]:
-        if self._turn is None:
+        if self.turn is None:
             return {}
-        own = self.own[self._turn]
+        own = self.own[self.turn]
         if time.monotonic() - own.given_at < self._slice_seconds + self._warmup + self._limit:
             return {}
         limit = numbers.duration(self._limit)
         return {
-            self._turn: ServerError(
+            self.turn: ServerError(
                 f"{limit} after the end of its slice there are statements without an answer",
                 "a statement takes longer than that, or a script does not come to an end",
             )
@@ -161,15 +164,15 @@ class GivenTurns(BlockTurns):
             for number in range(participants):
                 yield self._give(number, self._warmup, measured=False)
         worked = [0.0] * participants
-        while min(worked) < self._seconds:
+        while any(worked[n] < self._seconds for n in range(participants) if not self._over[n]):
             for number in order_of_pair(pairs + self.pairs + 1, participants):
+                if self._over[number]:
+                    continue
                 own = self.own[number]
                 before = own.clock.at(time.monotonic())
                 yield self._give(number, self._slice_seconds, measured=True)
                 worked[number] += own.clock.at(time.monotonic()) - before
             self.pairs += 1
-            if not any(worked):
-                return
 
     def _give(self, number: int, seconds: float, *, measured: bool) -> int:
         self._given[number] += 1

@@ -24,8 +24,8 @@ _ORDER = {"slower": 0, "faster": 1, "unclear": 2, "same": 3}
 
 
 def query_table(results: RunSet, workload: WorkloadResults, most: int | None = None) -> Table | None:
-    """The queries that have verdicts of their own, the largest changes first; None where there are none. most:
-    rows that are shown."""
+    """The queries that have verdicts of their own, the largest changes first; None where there are none.
+    most: rows that are shown."""
     queries = [
         (comparison.other, step.step, query)
         for comparison in results.comparisons
