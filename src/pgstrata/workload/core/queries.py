@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.driver.spec import SqlSpec
 from pgstrata.judge.common_queries import QUERIES_PER_HOUR
 from pgstrata.workload.core.language import Digest, Headline, Mode, Op, Role, Script, SingleQueries, Sql, Step
 from pgstrata.workload.core.shares import each_its_own
@@ -87,7 +88,9 @@ def query_step(
 def _mode_of(query: Sql) -> Mode:
     """Returns the protocol in which a query is executed alone: the extended one, in which the answer to Bind
     tells planning from execution, unless its text may hold several statements."""
-    text = "".join(piece for piece in query.op().sql if isinstance(piece, str))
+    op = query.op()
+    pieces = op.sql if isinstance(op, SqlSpec) else ()
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
     return "simple" if ";" in text else "extended"
 
 
