@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from pgstrata.server.find.model import Server
+from pgstrata.store import Results
 from support.program import Program
 
 SETUP = """
@@ -27,7 +28,7 @@ def test_each_query_has_a_verdict_of_its_own(place: Path, pgstrata: Program, pg1
     done = pgstrata(
         "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
         "--setup", place / "setup.sql", queries, alone,
-        "--max-seconds", "20", "--other-load", "100%", "--format", "json", "--data-dir", place,
+        "--max-seconds", "60", "--other-load", "100%", "--format", "json", "--data-dir", place,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads(done.stdout)
@@ -57,3 +58,87 @@ def test_two_files_of_the_same_name_are_refused(place: Path, pgstrata: Program, 
     )
     assert done.returncode == 2
     assert "two queries are called slow" in done.stderr and "rename one" in done.stderr
+
+
+BAD = {
+    "parameter": "select note from item where id = $1",
+    "several": "select 1; select 2",
+    "writes": "insert into item values (0, 'x')",
+    "temporary": "create temp table other as select 1",
+    "dies": "select pg_terminate_backend(pg_backend_pid())",
+    "endless": "select pg_sleep(1000)",
+    "varies": "select random()",
+    "changed": "select current_setting('enable_indexscan')",
+    "unordered": "select id, note from item where id < 100",
+    "digits": "select sum(0.1::float8 * id) from item where id < 1000",
+}
+
+
+def test_what_cannot_be_compared_is_told_and_the_others_go_on(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "setup.sql").write_text(SETUP)
+    (place / "queries").mkdir()
+    for name, text in BAD.items():
+        (place / "queries" / f"{name}.sql").write_text(text)
+    done = pgstrata(
+        "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
+        "--setup", place / "setup.sql", place / "queries", "--limit", "2",
+        "--max-seconds", "10", "--other-load", "100%", "--data-dir", place,
+    )  # fmt: skip
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "answers changed differently from" in said
+    assert "varies" not in said.partition("differently")[0]
+    assert "both sides run into its limit of 2 s" in said
+    (folder,) = (place / "results").glob("*.report")
+    page = " ".join((folder / "report.md").read_text().replace("\\", "").split())
+    for name, why in {
+        "parameter": "parameter.sql has 1 parameter ($1 …): write values in their place",
+        "several": "several.sql has 2 statements, and a query is one statement",
+        "writes": "cannot execute INSERT in a read-only transaction",
+        "temporary": "read-only transaction",
+        "dies": "it ends its connection: ",
+    }.items():
+        assert f"| {name} |" in page and why in page
+    queries = {row["query"]: row for row in _rows(place)}
+    assert queries["unordered"]["digest"] and queries["digits"]["digest"]
+
+
+def _rows(place: Path) -> list[dict[str, object]]:
+    runs = Results(place / "results").runs()
+    digests = [{row["query"]: row["digest"] for row in run.table("queries").to_dicts()} for run in runs]
+    for name in ("unordered", "digits"):
+        assert digests[0][name] == digests[1][name]
+    return runs[0].table("queries").to_dicts()
+
+
+def test_a_query_with_parameters_asks_for_values(place: Path, pgstrata: Program, pg17: Server) -> None:
+    (place / "slow.sql").write_text("select $2::text -- $3\n where 1 = $1 and '$4' <> ''")
+    done = pgstrata(
+        "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
+        place / "slow.sql",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "slow.sql has 2 parameters ($1 …): write values in their place" in done.stderr
+
+
+def test_planning_and_execution_are_told_apart(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """Nine tables have thousands of orders; what is executed is the same."""
+    (place / "setup.sql").write_text(SETUP)
+    joins = " ".join(f"join item t{number} using (id)" for number in range(1, 9))
+    work = "select sum(sqrt(n)) from generate_series(1, 200000) n"
+    (place / "joins.sql").write_text(f"select ({work}) from item t0 {joins} where t0.id = 1")
+    few, many = (f"default+geqo=off+join_collapse_limit={n}+from_collapse_limit={n}" for n in (1, 12))
+    done = pgstrata(
+        "compare-queries", "--server", pg17.spec, "--config", few, "--config", many,
+        "--setup", place / "setup.sql", place / "joins.sql", "--format", "json",
+        "--max-seconds", "30", "--other-load", "100%", "--data-dir", place,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = json.loads(done.stdout)["comparisons"][0]["steps"]
+    planning, execution = step["planning"], step["execution"]
+    assert planning["other"] > 2 * planning["base"]
+    assert execution["other"] < 2 * execution["base"]
+    assert step["word"] != "faster" and planning["word"] in ("slower", "unclear")
+    assert execution["word"] != "slower"

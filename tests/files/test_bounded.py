@@ -164,7 +164,15 @@ def test_true_neighbours_that_are_none_are_said(tmp_path: Path, monkeypatch: pyt
 def test_a_plan_without_end_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "1").write_text(f"{DEEP}\n")
     event = StatementDone(
-        role="q", client=0, name="q1", start=0.0, seconds=1.0, rows=1, error=None, result="1"
+        role="q",
+        client=0,
+        name="q1",
+        start=0.0,
+        seconds=1.0,
+        planning_seconds=None,
+        rows=1,
+        error=None,
+        result="1",
     )
     with pytest.raises(ServerError, match="plan in 1 cannot be read"):
         explained(10.0)([event], tmp_path)

@@ -23,6 +23,7 @@ class Taken:
     slices: list[Slice]
     blocks: tuple[int, ...] = ()
     span: float | None = None
+    slice_seconds: float | None = None
     cpus: tuple[int, ...] = ()
     load_limit: float = 0.25
 

@@ -23,6 +23,7 @@ class Turns:
     blocks: tuple[int, ...] = tuple(PAIRS * (block + 1) for block in range(BLOCKS))
     turns: TurnKind | None = "windows"
     span: float | None = None
+    slice_seconds: float | None = None
     cpus: tuple[int, ...] = ()
     load_limit: float = 0.25
 

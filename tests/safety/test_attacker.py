@@ -52,9 +52,9 @@ def attack_commands(
     roots = [str(room.place), "/tmp", "/var/tmp", "/dev/shm", "/run"]
     who = room.account.pw_name if room.account else "root"
     mine = [one for one in ledger.before if one["account"] == who]
-    for one in mine:
-        attack.take(one["count"], [], one["names"])
-    done = {(one["round"], one["command"]) for one in mine}
+    for entry in mine:
+        attack.take(entry["count"], [], entry["names"])
+    done = {(entry["round"], entry["command"]) for entry in mine}
     for number in range(1, rounds + 1):
         for command in commands:
             if (number, command.name) in done:

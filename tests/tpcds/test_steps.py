@@ -166,7 +166,7 @@ def test_texts_reach_the_driver_as_they_are() -> None:
 
 def event(name: str, seconds: float, client: int = 0, sqlstate: str = "") -> StatementDone:
     error = SqlError(sqlstate, f"state {sqlstate}") if sqlstate else None
-    return StatementDone("query", client, name, 0.0, seconds, 1, error, None)
+    return StatementDone("query", client, name, 0.0, seconds, None, 1, error, None)
 
 
 def test_a_query_over_its_limit_counts_twice_and_a_rejected_one_not_at_all(tmp_path: Path) -> None:

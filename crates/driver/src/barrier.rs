@@ -13,6 +13,7 @@ use crate::pace::{Control, Lockstep};
 use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::session::{Session, SessionContext, Want};
+use crate::slices::Slices;
 use crate::spec::Spec;
 use crate::stretches::Stretches;
 use crate::windows::WindowSchedule;
@@ -29,6 +30,7 @@ pub fn connect_all<'a>(
     control: &'a Control,
     windows: Option<&'a WindowSchedule>,
     stretches: Option<&'a Stretches<'a>>,
+    slices: Option<&'a Slices<'a>>,
     records: &mut [RoleRecord],
     logs: &[Arc<Log>],
 ) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
@@ -65,6 +67,7 @@ pub fn connect_all<'a>(
                 keep_rows: spec.results_dir.is_some(),
                 windows,
                 stretches: stretches.filter(|of| of.role == role.index),
+                slices,
                 local_time,
                 log: logs.get(worker).cloned(),
             };

@@ -48,6 +48,11 @@ pub enum Event {
         /// From 0.
         number: u64,
     },
+    /// All connections have left a slice that was given: what was under way in it has ended.
+    Slice {
+        /// From 0, the warm-up's with them.
+        number: u64,
+    },
     Statement(StatementDone),
     /// Totals. Connections are still open.
     Done {
@@ -306,6 +311,9 @@ pub struct StatementDone {
     /// Seconds since the clock of the step started.
     pub start: f64,
     pub seconds: f64,
+    /// Those until the server had parsed, planned and bound it; null where it was sent in the simple protocol, or
+    /// failed before.
+    pub planning_seconds: Option<f64>,
     pub rows: u64,
     pub error: Option<SqlError>,
     /// File in `results_dir` that has the rows.

@@ -23,6 +23,7 @@ mod run_delay;
 mod sample;
 mod schema;
 mod session;
+mod slices;
 mod spec;
 mod startup;
 mod statements;

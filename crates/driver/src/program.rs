@@ -217,7 +217,8 @@ impl Statement {
         wire::parse(out, name, &prepared.text, &self.types);
     }
 
-    /// Appends Bind, Describe and Execute; `values` writes the parameters.
+    /// Appends Bind, Describe and Execute; `values` writes the parameters. Of a recorded statement the answer to
+    /// Bind, before which the server plans it, comes at once.
     pub fn execute<E>(
         &self,
         splice: i64,
@@ -236,7 +237,11 @@ impl Statement {
             result = values(out);
             out.extend_from_slice(self.result_formats);
         });
-        out.extend_from_slice(&wire::DESCRIBE_EXECUTE);
+        if self.record {
+            out.extend_from_slice(&wire::DESCRIBE_FLUSH_EXECUTE);
+        } else {
+            out.extend_from_slice(&wire::DESCRIBE_EXECUTE);
+        }
         result
     }
 }

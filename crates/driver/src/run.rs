@@ -23,6 +23,7 @@ use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::replay;
 use crate::run_delay::ConnectionTimes;
+use crate::slices::Slices;
 use crate::spec::{Connection, Spec, VERSION};
 use crate::statements::StatementWriter;
 use crate::stretches::Stretches;
@@ -37,6 +38,8 @@ pub enum Message {
     Close,
     /// So many operations of a connection are a stretch.
     Stretch(u64),
+    /// A slice of so many nanoseconds.
+    Slice(Nanos),
     /// A line that is no command.
     Refused(Failure),
     /// A worker has ended; what went wrong there, if anything did.
@@ -50,6 +53,14 @@ struct Ended {
     said: u64,
     active: usize,
     at: Nanos,
+}
+
+/// How a step takes turns with those of other drivers: in one way, or in none.
+#[derive(Clone, Copy)]
+struct InTurns<'a> {
+    windows: Option<&'a WindowSchedule>,
+    stretches: Option<&'a Stretches<'a>>,
+    slices: Option<&'a Slices<'a>>,
 }
 
 /// So many seconds after `then`.
@@ -72,11 +83,12 @@ pub fn run() -> i32 {
         let apart: Vec<_> = spec.roles.iter_mut().map(|role| role.connection.take()).collect();
         let roles = compile_roles(&mut spec)?;
         let (windows, stretches) = (WindowSchedule::of(&spec)?, Stretches::of(&spec, &roles, &events)?);
+        let slices = Slices::of(&spec, &roles, &events)?;
         if let Some(frozen) = &spec.frozen {
             let bad = |e| Failure::spec(format!("frozen: {} cannot be mapped: {e}", frozen.clock));
             clock::stands_still_by(&frozen.clock).map_err(bad)?;
         }
-        Ok((roles, apart, windows, stretches, spec))
+        Ok((roles, apart, windows, stretches, slices, spec))
     });
     match prepared {
         Ok((.., spec)) if spec.replay.is_some() => {
@@ -89,8 +101,10 @@ pub fn run() -> i32 {
                 }
             }
         }
-        Ok((roles, apart, windows, stretches, spec)) => {
-            match step(&spec, &apart, windows.as_ref(), stretches.as_ref(), &roles, &events) {
+        Ok((roles, apart, windows, stretches, slices, spec)) => {
+            let turns =
+                InTurns { windows: windows.as_ref(), stretches: stretches.as_ref(), slices: slices.as_ref() };
+            match step(&spec, &apart, turns, &roles, &events) {
                 Ok(code) => code,
                 Err(failure) => {
                     events.say(&Event::Error(failure));
@@ -148,11 +162,11 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
 fn step(
     spec: &Spec,
     apart: &[Option<Connection>],
-    windows: Option<&WindowSchedule>,
-    stretches: Option<&Stretches<'_>>,
+    turns: InTurns<'_>,
     roles: &[Role],
     events: &Events,
 ) -> Result<i32, Failure> {
+    let InTurns { windows, stretches, slices } = turns;
     let needs_blocking = roles.iter().any(|r| !r.copies.is_empty() || r.reconnect);
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, needs_blocking).map_err(Failure::spec)?;
@@ -177,8 +191,18 @@ fn step(
     let leads = apart.iter().map(|own| Server::new(own.as_ref().unwrap_or(&spec.connection)));
     let servers = leads.collect::<Result<Vec<_>, _>>()?;
     let begun = clock::now();
-    let (workers, pids) =
-        connect_all(spec, &servers, roles, engine, &control, windows, stretches, &mut records, &logs)?;
+    let (workers, pids) = connect_all(
+        spec,
+        &servers,
+        roles,
+        engine,
+        &control,
+        windows,
+        stretches,
+        slices,
+        &mut records,
+        &logs,
+    )?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();
@@ -208,7 +232,7 @@ fn step(
             roles: ready_roles(roles, &pids),
         });
         let (control, messages, logs) = (&control, &messages, &logs);
-        let coordinator = Coordinator { spec, windows, stretches, roles, events, control, messages, logs };
+        let coordinator = Coordinator { spec, turns, roles, events, control, messages, logs };
         let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -239,7 +263,7 @@ fn work(
     let measured_from = begin + clock::nanos(spec.warmup_seconds);
     let sharing = clients.len();
     for client in clients.iter_mut() {
-        if spec.local && (spec.windows.is_some() || spec.frozen.is_some()) {
+        if spec.local && (spec.windows.is_some() || spec.frozen.is_some() || spec.slices) {
             client.session.watch(ConnectionTimes::of(client.pid, sharing));
         }
         client.session.open(begin, measured_from);
@@ -277,6 +301,9 @@ pub fn listen(sender: mpsc::Sender<Message>) {
             /// Of each connection of the role that `frozen` names.
             operations: NonZeroU64,
         },
+        Slice {
+            seconds: f64,
+        },
     }
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -286,8 +313,9 @@ pub fn listen(sender: mpsc::Sender<Message>) {
                 Ok(Command::Stop { within }) => Message::Stop(within),
                 Ok(Command::Close {}) => Message::Close,
                 Ok(Command::Stretch { operations }) => Message::Stretch(operations.get()),
+                Ok(Command::Slice { seconds }) => Message::Slice(clock::nanos(seconds)),
                 Err(e) => Message::Refused(Failure::spec(format!(
-                    "a command is not understood ({e}); the commands are start, stretch, stop and close"
+                    "a command is not understood ({e}); the commands are start, stretch, slice, stop and close"
                 ))),
             };
             // After `close` the process ends by itself, and there is nothing left to be cancelled.
@@ -303,8 +331,7 @@ pub fn listen(sender: mpsc::Sender<Message>) {
 
 struct Coordinator<'a> {
     spec: &'a Spec,
-    windows: Option<&'a WindowSchedule>,
-    stretches: Option<&'a Stretches<'a>>,
+    turns: InTurns<'a>,
     roles: &'a [Role],
     events: &'a Events,
     control: &'a Control,
@@ -321,17 +348,25 @@ impl Coordinator<'_> {
                 Ok(Message::Stop(_)) => self.control.stop(),
                 Ok(Message::Ended(_)) => {}
                 Ok(Message::Stretch(operations)) => self.stretches_are(operations),
+                Ok(Message::Slice(_)) => {
+                    return self.refuse(Failure::spec("a slice was given before the start"));
+                }
                 Ok(Message::Refused(failure)) => return self.refuse(failure),
                 Ok(Message::Close) | Err(_) => return 0,
             }
         };
         let begin = clock::now().max(at);
         // Records keep to active time, which is the clock's own where there are no windows.
-        let warmup = self.windows.map_or(clock::nanos(self.spec.warmup_seconds), WindowSchedule::warm_active);
+        let warmup =
+            self.turns.windows.map_or(clock::nanos(self.spec.warmup_seconds), WindowSchedule::warm_active);
         let from = begin + warmup;
         let until = self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s));
-        let (measuring, deadline) =
-            self.windows.map_or((from, until), |t| (begin + t.measured_start(), begin + t.end()));
+        let (measuring, deadline) = match (self.turns.windows, self.turns.slices) {
+            (Some(windows), _) => (begin + windows.measured_start(), begin + windows.end()),
+            // Who gives them says when it is enough.
+            (None, Some(_)) => (Nanos::MAX, Nanos::MAX),
+            (None, None) => (from, until),
+        };
         records.iter().for_each(|b| b.begin(from));
         self.control.open(begin, deadline);
         let early = self.warm_up(measuring);
@@ -360,8 +395,15 @@ impl Coordinator<'_> {
     }
 
     fn stretches_are(&self, operations: u64) {
-        if let Some(stretches) = self.stretches {
+        if let Some(stretches) = self.turns.stretches {
             stretches.are(operations);
+        }
+    }
+
+    fn give(&self, length: Nanos) -> Result<(), Failure> {
+        match self.turns.slices {
+            Some(slices) => slices.give(clock::now(), length),
+            None => Err(Failure::spec("a slice was given to a step without `slices`")),
         }
     }
 
@@ -380,6 +422,15 @@ impl Coordinator<'_> {
                 Ok(message) => {
                     let ends = match &message {
                         Message::Stop(_) | Message::Refused(_) => true,
+                        // The first one after the warm-up.
+                        Message::Slice(_) if self.turns.slices.is_none_or(Slices::is_warm) => true,
+                        Message::Slice(length) => match self.give(*length) {
+                            Ok(()) => continue,
+                            Err(failure) => {
+                                early.push(Message::Refused(failure));
+                                break;
+                            }
+                        },
                         Message::Ended(failures) => !failures.is_empty(),
                         Message::Start(_) | Message::Close | Message::Stretch(_) => false,
                     };
@@ -427,8 +478,9 @@ impl Coordinator<'_> {
         let mut stopped = false;
         let mut early = early.into_iter();
         while active > 0 {
-            let due = match self.windows {
+            let due = match self.turns.windows {
                 Some(windows) => windows.when((said + 1) * SECOND).map_or(Nanos::MAX, |then| begin + then),
+                None if self.turns.slices.is_some() => Nanos::MAX,
                 None => from + (said + 1) * SECOND,
             };
             let now = clock::now();
@@ -466,12 +518,20 @@ impl Coordinator<'_> {
                     give_up = give_up.min(later(clock::now(), within.unwrap_or(overtime)));
                 }
                 Ok(Message::Stretch(operations)) => self.stretches_are(operations),
+                Ok(Message::Slice(length)) => {
+                    if let Err(failure) = self.give(length) {
+                        failed = true;
+                        self.refuse(failure);
+                        self.control.stop();
+                        give_up = give_up.min(clock::now() + PATIENCE.as_nanos() as Nanos);
+                    }
+                }
                 Ok(Message::Start(_) | Message::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
                     records.iter_mut().for_each(|b| b.collect(said));
                     // Stretches are told when they have ended.
-                    let open = self.windows.map_or(u64::MAX, |t| t.open_at(clock::now() - begin));
+                    let open = self.turns.windows.map_or(u64::MAX, |t| t.open_at(clock::now() - begin));
                     self.say_second(records, said - 1, 1.0, open);
                 }
                 Err(_) => {}
@@ -497,11 +557,9 @@ impl Coordinator<'_> {
         let end = if until <= ended { last.max(until) } else { last };
         // Operations that outlast their windows make the busy time longer than its seconds, and windows
         // that were left out make it shorter.
-        let (length, number) = match self.windows {
-            Some(_) => {
-                (self.mean_busy(records), records.iter().map(RoleRecord::unreported).max().unwrap_or(0))
-            }
-            None => (end - from, (end - from).div_ceil(SECOND)),
+        let (length, number) = match self.turns.windows.is_some() || self.turns.slices.is_some() {
+            true => (self.mean_busy(records), records.iter().map(RoleRecord::unreported).max().unwrap_or(0)),
+            false => (end - from, (end - from).div_ceil(SECOND)),
         };
         let seconds = clock::seconds(length);
         for second in said..number {

@@ -67,6 +67,9 @@ pub struct Spec {
     /// It is stopped now and then together with its server, and its time stands still meanwhile.
     #[serde(default)]
     pub frozen: Option<FrozenSpec>,
+    /// Works only in slices that the command `slice` gives; `warmup_seconds` above 0: the first is the warm-up.
+    #[serde(default)]
+    pub slices: bool,
     /// Backends are processes of this machine: windows and stretches say how long they ran and waited.
     #[serde(default)]
     pub local: bool,

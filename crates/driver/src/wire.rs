@@ -52,6 +52,13 @@ pub const TEXT_PARAMETERS: [u8; 2] = [0, 0];
 pub const TEXT_RESULTS: [u8; 2] = [0, 0];
 pub const BINARY_RESULTS: [u8; 4] = [0, 1, 0, 1];
 
+/// The same with a Flush between them: BindComplete arrives before the statement is executed.
+pub const DESCRIBE_FLUSH_EXECUTE: [u8; 22] = [
+    b'D', 0, 0, 0, 6, b'P', 0, // Describe portal ""
+    b'H', 0, 0, 0, 4, // Flush
+    b'E', 0, 0, 0, 9, 0, 0, 0, 0, 0, // Execute portal "", no limit
+];
+
 pub const SYNC: [u8; 5] = [b'S', 0, 0, 0, 4];
 pub const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];
 pub const COPY_DONE: [u8; 5] = [b'c', 0, 0, 0, 4];

@@ -346,6 +346,7 @@ def _plan_record(plan: Plan) -> dict[str, object]:
 
 
 def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.text) -> None:
+    from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.runs import make_plan
     from pgstrata.cli.output import print_json
     from pgstrata.server.find.lookup import look_up
@@ -359,6 +360,8 @@ def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.tex
     )
     if form is TextOrJson.json:
         print_json(_plan_record(plan))
+        for line in too_short_lines(plan):
+            print(f"warning: {line}", file=sys.stderr)
         return
     for line in plan_lines(plan):
         print(line)
@@ -373,6 +376,7 @@ def _state(run: PlannedRun) -> str:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
+    from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.campaign.plan.left_out import left_out_lines
     from pgstrata.campaign.plan.resume import phases_of
@@ -417,4 +421,5 @@ def plan_lines(plan: Plan) -> list[str]:
         *outside,
         *(["", *steps, "", *kept_lines(plan)] if steps else []),
         *left_out_lines(plan.variants),
+        *(f"warning: {line}" for line in too_short_lines(plan)),
     ]

@@ -176,6 +176,11 @@ class Driver:
         thread."""
         self._tell(command="stretch", operations=operations)
 
+    def give_slice(self, seconds: float) -> None:
+        """Lets transactions begin for so many seconds; `slice` follows when the last of them has ended. From
+        any thread."""
+        self._tell(command="slice", seconds=seconds)
+
     def stop(self, within: float | None = None) -> None:
         """Ends the step as if its time were over; `done` follows.
 

@@ -159,13 +159,15 @@ class SqlError(_Strict, frozen=True):
 
 
 class StatementDone(_Event, frozen=True, tag="statement"):
-    """One execution of a statement that is recorded. start: seconds since the clock of the step started."""
+    """One execution of a statement that is recorded. start: seconds since the clock of the step started;
+    planning_seconds: until the server had parsed, planned and bound it, None in the simple protocol."""
 
     role: str
     client: int
     name: str
     start: float
     seconds: float
+    planning_seconds: float | None
     rows: int
     error: SqlError | None
     result: str | None
@@ -219,6 +221,12 @@ class Stretch(_Event, frozen=True, tag="stretch"):
     number: int
 
 
+class SliceEnded(_Event, frozen=True, tag="slice"):
+    """All connections have left a slice that was given. number: from 0, the warm-up's with them."""
+
+    number: int
+
+
 class Done(_Event, frozen=True, tag="done"):
     """Totals. Connections are still open."""
 
@@ -249,7 +257,7 @@ class Failure(_Event, frozen=True, tag="error", kw_only=True):
     column: int | None = None
 
 
-Event = Ready | Measuring | Second | Stretch | StatementDone | Done | Failure
+Event = Ready | Measuring | Second | Stretch | SliceEnded | StatementDone | Done | Failure
 
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 

@@ -45,6 +45,7 @@ the Rust types that read and write them (`make schemas`), and this page from the
 - `{"command":"stop"}` ends the step as if its time were over; with `"within":s` statements under way
   after s seconds are cancelled and not counted.
 - `{"command":"stretch","operations":n}` sets the length of a stretch of frozen turns.
+- `{"command":"slice","seconds":s}` gives a slice to a step with `slices`.
 - End of file on standard input ends the driver at once. Whatever goes wrong is an `error` event; if the
   clock had started, `done` follows with what was measured.
 
@@ -62,6 +63,9 @@ their histograms (HDR, 3 significant digits, 1 µs … 1 h) merge to the step's,
 
 **Windows**: inside its window a connection starts transactions, outside it waits; what was under way at the
 end counts to its window. Seconds and rates are *active* time.
+
+**Slices**: transactions begin for the seconds that the command gives; the event `slice` follows when the
+last of them has ended, and only then another driver is given its own.
 
 **Frozen**: the process that started the driver stops it together with its server. The driver's clock is the
 monotonic clock less the pauses in `clock`. A stretch is n operations of each connection of the role;

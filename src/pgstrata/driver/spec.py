@@ -192,6 +192,10 @@ class WindowsSpec(_Object, frozen=True):
     positions: Sequence[int]
 
 
+class GivenSlices(_Object, frozen=True):
+    """Slices that the driver is given one by one by the command `slice`."""
+
+
 class LogSpec(_Object, frozen=True):
     """Files with a line for each transaction, or for each interval."""
 
@@ -314,6 +318,8 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     local_time: str | None = None
     windows: WindowsSpec | None = None
     frozen: FrozenSpec | None = None
+    slices: bool = False
+    """Works only in slices that are given to it; with a warm-up the first one is that."""
     local: bool = False
     """Backends are processes of this machine: windows and stretches say how long they ran and waited."""
     log: LogSpec | None = None

@@ -35,6 +35,7 @@ class AloneTurns:
     turns: TurnKind | None = "slices"
     blocks: Sequence[int] = ()
     span: float | None = None
+    slice_seconds: float | None = None
     cpus: Sequence[int] = field(default=())
 
 

@@ -13,6 +13,7 @@ Which evidence is taken, best first:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,13 +28,13 @@ from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.query_causes import QueryCause, judge_cause
 from pgstrata.judge.recall import recall_of, unequal
-from pgstrata.judge.single_queries import UNIT, QueryVerdict, judge_queries
+from pgstrata.judge.single_queries import UNIT, Phases, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
 from pgstrata.stats.criterion import MARGIN, USUAL, Criterion
-from pgstrata.stats.estimate import Estimate, estimate
+from pgstrata.stats.estimate import LEAST_BLOCKS, Estimate, estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
@@ -43,6 +44,7 @@ from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord
+from pgstrata.turns.table import kind_of
 
 Json = dict[str, Any]
 Evidence = Literal["machines", "slices", "repeats", "runs", "queries", "times"]
@@ -73,6 +75,8 @@ class StepVerdict:
     """Of a query: `rejected` or `limited` for base and other where that side executes it no more."""
     cause: QueryCause | None = None
     """Of a query that was proven to differ while it was measured: why, and what helps."""
+    phases: Phases | None = None
+    """Of a query: planning and execution by themselves, where they were told apart."""
 
     @property
     def ratio(self) -> float | None:
@@ -107,6 +111,7 @@ class StepVerdict:
             ),
             **({"base_end": self.ends[0], "other_end": self.ends[1]} if self.evidence == "queries" else {}),
             **({"cause": self.cause.record()} if self.cause is not None else {}),
+            **(self.phases.record() if self.phases is not None else {}),
         }
 
 
@@ -205,6 +210,7 @@ def compare_all(
                 of_queries.setdefault(key, {})[name] = query
             ours, theirs, reason = undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, criterion)
+            verdict = _with_number_to_use(verdict, ours, theirs)
             evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
@@ -275,7 +281,17 @@ def _query(
     cause = None
     if verdict.word in ("slower", "faster"):
         cause = _cause(query, verdict, base, other)
-    return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends, cause=cause)
+    return StepVerdict(
+        workload,
+        name,
+        UNIT,
+        *rates,
+        "queries",
+        verdict,
+        ends=query.ends,
+        cause=cause,
+        phases=query.phases,
+    )
 
 
 def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
@@ -480,6 +496,23 @@ def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
         if base and other:
             return base, other, ""
     return base, other, next((reason for reason in reasons.values() if reason), "")
+
+
+def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
+    """The same, and how long measuring has to last where it ended before there were enough batches."""
+    measured = [*base.values(), *other.values()]
+    comparison = measured[0].run.record.comparison
+    batches = min(len(m.record.blocks) for m in measured)
+    # Rounds from a snapshot are no batches.
+    rounds = any(kind_of(m.record.turns).from_snapshot for m in measured if m.record.blocks)
+    if verdict.word != "unclear" or comparison is None or rounds or not 0 < batches < LEAST_BLOCKS:
+        return verdict
+    seconds = max(m.record.seconds for m in measured) * LEAST_BLOCKS / batches
+    if comparison.until == "verdict":
+        number = f"max_seconds = {math.ceil(seconds * len(comparison.variants))} or more"
+    else:
+        number = f"steps of {math.ceil(seconds)} s or more"
+    return replace(verdict, reason=f"{batches} of at least {LEAST_BLOCKS} batches were measured: {number}")
 
 
 def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: str) -> Verdict:

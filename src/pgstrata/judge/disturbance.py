@@ -21,7 +21,7 @@ STOLEN = 0.1
 THROTTLED = 0.05
 """Share of the time for which the quota of a container may have stopped processes."""
 
-LONGER_SLICES = "a statement takes longer than a slice, so give slice_seconds more"
+LONGER_SLICES = "some transactions work on into the slice of another server, so give slice_seconds more"
 """The reason and the next step where servers that take turns wait for each other."""
 
 SAID = 0.1
@@ -43,7 +43,8 @@ def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
     text = f"other programs used {load:.0%} of the CPUs"
     if known and out > LEFT_OUT * known:
         if any(part.waited is not None for record in base for part in record.slices):
-            if load < SAID:
+            grown = any(record.slice_seconds is not None for record in base)
+            if load < SAID and not grown:
                 pairs = f"in {out:,} of {known:,} pairs"
                 return f"{pairs} the servers kept each other from a CPU: {LONGER_SLICES}"
             return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"

@@ -13,6 +13,10 @@ SUB_MILLISECOND = 1e-3
 """Below this duration, in seconds, a ratio says more about the measurement than about the query."""
 
 
+VARIES = "varies"
+"""The answer of a query that is another at each execution by its nature: it is held against none."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """A variant's executions of one query.
@@ -46,7 +50,7 @@ def _timing(rows: Sequence[Mapping[str, Any]]) -> Timing:
         seconds=statistics.median(r["seconds"] for r in ran) if ran else None,
         executions=len(rows),
         timed_out=any(r["timed_out"] for r in rows),
-        answer=next((a for a in ("different", "not run", "same") if a in answers), None),
+        answer=next((a for a in ("different", "not run", VARIES, "same") if a in answers), None),
         sqlstate=failed["sqlstate"] if failed else None,
         error=failed["error"] if failed else None,
         digests=frozenset(digest for r in rows if (digest := r.get("digest")) is not None),
@@ -68,9 +72,25 @@ def against_base(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -> d
     }
 
 
+def changed_answers(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -> dict[str, list[str]]:
+    """Returns the queries whose answer is not that of the base, by variant; none of a query that the base
+    itself answers in several ways."""
+    changed: dict[str, list[str]] = {}
+    for variant, timings in by_variant.items():
+        for query, own in timings.items():
+            right = by_variant.get(base, {}).get(query)
+            if variant == base or right is None or VARIES in (own.answer, right.answer):
+                continue
+            if len(right.digests) == 1 and own.digests and own.digests != right.digests:
+                changed.setdefault(variant, []).append(query)
+    return changed
+
+
 def _verdict(own: Timing, right: Timing | None) -> str | None:
     if not own.digests:
         return "not run"
+    if own.answer == VARIES:
+        return VARIES
     if right is None or not right.digests:
         return None
     return "same" if own.digests == right.digests and len(own.digests) == 1 else "different"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import left_out, pairs_of, together
+from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of, together
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
@@ -38,6 +38,29 @@ class QuerySide(NamedTuple):
 
 
 @dataclass(frozen=True)
+class PhaseTimes:
+    """Seconds of one phase of a query, parsing and planning or execution: the median of all turns of base and
+    other, and what the phase is by itself."""
+
+    base: float
+    other: float
+    word: Word
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Planning and execution of a query, told apart by the protocol: the server answers Bind when it has
+    planned."""
+
+    planning: PhaseTimes
+    execution: PhaseTimes
+
+    def record(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"planning": asdict(self.planning), "execution": asdict(self.execution)}
+
+
+@dataclass(frozen=True)
 class QueryVerdict:
     """The verdict on one query before it is adjusted for the number of all of them.
 
@@ -51,6 +74,7 @@ class QueryVerdict:
     base_rate: float | None
     other_rate: float | None
     ends: tuple[str, str]
+    phases: Phases | None = None
 
 
 def judge_query(
@@ -140,8 +164,45 @@ def judge_queries(
         other_rate = rate_of([side.turns for _, side in sides])
         if base_rate is not None and verdict.n and not any(ends):
             other_rate = base_rate * verdict.ratio
-        queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends))
+        queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends, _phases(sides, criterion)))
     return queries
+
+
+def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) -> Phases | None:
+    """Returns planning and execution by themselves; None where fewer than half of the pairs do."""
+    both: list[tuple[_Apart, _Apart]] = []
+    pairs = 0
+    for base, other in parts:
+        out = disturbed_pairs(
+            AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit)
+        )
+        pairs += min(len(base.turns.slices), len(other.turns.slices)) - len(out)
+        ours, theirs = _apart(base.turns), _apart(other.turns)
+        both += [(ours[pair], theirs[pair]) for pair in ours if pair in theirs and pair not in out]
+    if not both or 2 * len(both) < pairs:
+        return None
+    planning, execution = (
+        _phase([ours[n] for ours, _ in both], [theirs[n] for _, theirs in both], criterion) for n in (0, 1)
+    )
+    return Phases(planning, execution)
+
+
+_Apart = tuple[float, float]
+"""Seconds of planning and of execution."""
+
+
+def _apart(turns: QueryTurns) -> dict[int, _Apart]:
+    """By the number of the pair. A clock with few digits may leave nothing of a phase."""
+    return {
+        part.pair: (max(planning, 1e-9), max(1 / part.rate - planning, 1e-9))
+        for part, planning in zip(turns.slices, turns.planning, strict=False)
+        if planning is not None and part.rate > 0
+    }
+
+
+def _phase(base: Sequence[float], other: Sequence[float], criterion: Criterion) -> PhaseTimes:
+    verdict = executions.look([1 / x for x in base], [1 / x for x in other], criterion=criterion)
+    return PhaseTimes(statistics.median(base), statistics.median(other), verdict.word)
 
 
 def _end(turns: Iterable[QueryTurns]) -> str:
@@ -165,4 +226,13 @@ def rate_of(turns: Sequence[QueryTurns]) -> float | None:
     return statistics.median(rates) if rates else None
 
 
-__all__ = ["UNIT", "QuerySide", "QueryVerdict", "in_order", "judge_queries", "judge_query", "rate_of"]
+__all__ = [
+    "UNIT",
+    "Phases",
+    "QuerySide",
+    "QueryVerdict",
+    "in_order",
+    "judge_queries",
+    "judge_query",
+    "rate_of",
+]

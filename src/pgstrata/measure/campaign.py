@@ -16,6 +16,7 @@ from rich.console import Console
 
 from pgstrata import numbers
 from pgstrata.campaign.checked import Campaign
+from pgstrata.campaign.plan.enough import too_short_lines
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun
@@ -323,6 +324,8 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
         say(f"{again} more {AGAIN}")
     for line in left_out_lines(plan.variants):
         say(line)
+    for line in too_short_lines(plan):
+        say(f"warning: {line}")
 
 
 def opening(plan: Plan) -> str:

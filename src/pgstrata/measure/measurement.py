@@ -14,9 +14,9 @@ from msgspec import structs
 
 from pgstrata.campaign.study import Study
 from pgstrata.driver.client import Driver, driver_failure
-from pgstrata.driver.events import Done, Failure, Second, StatementDone, Stretch
+from pgstrata.driver.events import Done, Failure, Second, SliceEnded, StatementDone, Stretch
 from pgstrata.driver.samples import samples
-from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec, document
+from pgstrata.driver.spec import Connection, FrozenSpec, GivenSlices, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
@@ -47,7 +47,7 @@ BLOAT_BYTES = 1 << 30
 class Turns(OwnTime, Protocol):
     """Those of one variant, while connections of all variants stay open."""
 
-    def spec(self) -> WindowsSpec | FrozenSpec:
+    def spec(self) -> WindowsSpec | FrozenSpec | GivenSlices:
         """What the driver's spec says of them."""
         ...
 
@@ -170,7 +170,7 @@ class StepMeasurement:
         self,
         part: Part,
         on_second: Callable[[Second], None] = lambda event: None,
-        on_stretch: Callable[[Stretch], None] = lambda event: None,
+        on_stretch: Callable[[Stretch | SliceEnded], None] = lambda event: None,
     ) -> StepResult:
         """Measures one part and keeps it. on_second, on_stretch: take such events of the driver.
 
@@ -305,6 +305,7 @@ class StepMeasurement:
                 slices=tuple(taken.slices),
                 blocks=tuple(taken.blocks),
                 span=taken.span,
+                slice_seconds=taken.slice_seconds,
                 cpus=tuple(sorted(taken.cpus)),
                 replica=replica,
             )

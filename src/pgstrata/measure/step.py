@@ -12,8 +12,17 @@ from msgspec import structs
 
 from pgstrata import numbers
 from pgstrata.driver.client import Driver, driver_failure
-from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone, Stretch
-from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
+from pgstrata.driver.events import (
+    Done,
+    Failure,
+    Measuring,
+    Ready,
+    Second,
+    SliceEnded,
+    StatementDone,
+    Stretch,
+)
+from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, GivenSlices, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.files import digests
 from pgstrata.measure.placement import pin
@@ -62,7 +71,7 @@ def driver_spec(
     *,
     apart: Mapping[str, Connection] = MappingProxyType({}),
     results_dir: str | None = None,
-    turns: WindowsSpec | FrozenSpec | None = None,
+    turns: WindowsSpec | FrozenSpec | GivenSlices | None = None,
     local: bool = False,
 ) -> Spec:
     """Returns the whole spec: what the step says of itself, and where and how it runs.
@@ -83,6 +92,7 @@ def driver_spec(
         results_dir=results_dir,
         windows=turns if isinstance(turns, WindowsSpec) else None,
         frozen=turns if isinstance(turns, FrozenSpec) else None,
+        slices=isinstance(turns, GivenSlices),
         local=local,
         overtime_seconds=step.overtime,
     )
@@ -95,7 +105,7 @@ def measure(
     watch: StepWatch,
     *,
     on_second: Callable[[Second], None] = lambda event: None,
-    on_stretch: Callable[[Stretch], None] = lambda event: None,
+    on_stretch: Callable[[Stretch | SliceEnded], None] = lambda event: None,
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
     begin: Callable[[Driver], None] = Driver.start,
@@ -131,7 +141,7 @@ def measure(
                     case Second():
                         seconds.append(event)
                         on_second(event)
-                    case Stretch():
+                    case Stretch() | SliceEnded():
                         on_stretch(event)
                     case StatementDone():
                         statements.append(event)

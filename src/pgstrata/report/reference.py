@@ -163,6 +163,7 @@ STEP = {
     "blocks": "last pair of each batch, or of each round of frozen turns",
     "part_seconds": "rows of each role that the table `series` has of each part of the step",
     "span": "how many times as much as before the first look could be measured at most",
+    "slice_seconds": "length of slices that grew with the transactions; each lasts until its last has ended",
     "disturbance": "shares of other programs, other guests, waiting (/proc/pressure/cpu) and a quota; "
     "`allowed`: `other_load` of the campaign",
     "cpus": "CPUs that all variants shared",

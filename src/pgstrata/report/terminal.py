@@ -33,6 +33,10 @@ _STYLES = {
 }
 
 
+MOST_QUERIES = 100
+"""Rows of the table of queries; the report has all of them."""
+
+
 def print_summary(results: RunSet, console: Console | None = None) -> None:
     """Prints the findings and the summary tables of a campaign, as plain text where there is no terminal."""
     console = console or Console(highlight=False)
@@ -46,7 +50,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
     for workload in results.workloads:
         if not workload.compared:
             continue
-        if (queries := query_table(results, workload)) is not None:
+        if (queries := query_table(results, workload, MOST_QUERIES)) is not None:
             _table(queries, console)
         for title, text in cause_lines(results, workload):
             console.print()

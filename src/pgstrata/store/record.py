@@ -274,6 +274,9 @@ class TookTurns(Protocol):
     def span(self) -> float | None: ...
 
     @property
+    def slice_seconds(self) -> float | None: ...
+
+    @property
     def cpus(self) -> Collection[int]: ...
 
     @property
@@ -308,6 +311,9 @@ class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     slices: tuple[Slice, ...] = ()
     """The turns of this variant; `rate` is executions for each second that they took."""
+    planning: tuple[NotNegative | None, ...] = ()
+    """Seconds of an execution until the server had parsed, planned and bound it, of each turn; None where
+    that is not known of all its executions."""
     seconds: NotNegative | None = None
     """The shortest execution of the pass over all queries; None where none came to its end."""
     end: Literal["", "rejected", "limited"] = ""
@@ -455,6 +461,9 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slices: tuple[Slice, ...] = ()
     blocks: tuple[Ordinal, ...] = ()
     span: NotNegative | None = None
+    slice_seconds: NotNegative | None = None
+    """Of slices that have grown with the statements, where it is not that of the comparison: each lasts until
+    its last transaction has ended."""
     part_seconds: tuple[Count, ...] = ()
     """How many rows of each role the table `series` has of each part in which the step was measured."""
     disturbance: Disturbance | None = None

@@ -6,7 +6,7 @@ from typing import Final
 
 from pgstrata import numbers
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import Length, Neighbours, Pairs
+from pgstrata.turns.model import Least, Length, Neighbours, Pairs, least_parts
 from pgstrata.turns.rounds import Rounds
 
 LEAST_OPERATIONS = 50
@@ -32,6 +32,10 @@ class Frozen:
     def cost(self, length: Length) -> float:
         """The same as of rounds: no variant works while another does."""
         return Rounds().cost(length)
+
+    def least(self, part_seconds: float) -> Least:
+        """As many turns as are looked at first."""
+        return least_parts("turns", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """Both sides did the same work, so their times are compared: the other's as those of the base, and

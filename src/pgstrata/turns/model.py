@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from pgstrata import numbers
+from pgstrata.stats.sequential import FIRST
 from pgstrata.store.record import ComparisonRecord, Slice, TurnKind
 
 AGAIN_SECONDS = 0.2
@@ -54,6 +56,13 @@ Neighbours = Sequence[tuple[Slice, Slice]]
 """The slices of a base and of another variant that make a pair, in the order of the pairs."""
 
 
+class Least(NamedTuple):
+    """What has to be measured of a variant before there can be a verdict. what: its parts."""
+
+    seconds: float
+    what: str
+
+
 class Kind(Protocol):
     """One way in which variants take turns at a step."""
 
@@ -80,11 +89,20 @@ class Kind(Protocol):
     def cost(self, length: Length) -> float:
         """Returns the seconds of one variant by the clock, what is around its turns included."""
 
+    def least(self, part_seconds: float) -> Least:
+        """Returns what a verdict takes at least where it is waited for. part_seconds: of a slice or round."""
+
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """Returns what judges read of recorded slices. blocks: pairs of each block."""
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
         """Returns how a step with this many parts of each variant was measured, as pages say it."""
+
+
+def least_parts(noun: str, part_seconds: float) -> Least:
+    """Returns the parts before the first look at a verdict. The last one has to begin before the end."""
+    text = f"{FIRST} {noun} of {numbers.duration(part_seconds)}"
+    return Least((FIRST - 1) * part_seconds, text)
 
 
 def pairs_by_rate(neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
@@ -109,9 +127,11 @@ __all__ = [
     "AGAIN_SECONDS",
     "COPIED_BYTES",
     "Kind",
+    "Least",
     "Length",
     "Neighbours",
     "Pairs",
+    "least_parts",
     "order_of_pair",
     "pairs_by_rate",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from pgstrata import numbers
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import COPIED_BYTES, Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.model import COPIED_BYTES, Least, Length, Neighbours, Pairs, least_parts, pairs_by_rate
 
 AROUND_ROUND_SECONDS = 1.5
 """Starting and stopping a server, a new driver, its connections, and reading the statistics."""
@@ -25,6 +25,10 @@ class Rounds:
         """Each round with its snapshot put back and its server started."""
         restored = length.data_bytes / COPIED_BYTES
         return length.count * (length.seconds + length.warmup + AROUND_ROUND_SECONDS + restored)
+
+    def least(self, part_seconds: float) -> Least:
+        """As many rounds as are looked at first."""
+        return least_parts("rounds", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """The rates of whole rounds are compared."""

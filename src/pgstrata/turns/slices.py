@@ -6,7 +6,7 @@ from typing import Final
 
 from pgstrata import numbers
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import AGAIN_SECONDS, Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.model import AGAIN_SECONDS, Least, Length, Neighbours, Pairs, least_parts, pairs_by_rate
 
 AROUND_SLICE_SECONDS = 0.15
 """A new driver, its connections, and reading the statistics before and after."""
@@ -24,6 +24,10 @@ class Slices:
     def cost(self, length: Length) -> float:
         """Each slice with its warm-up and its new driver."""
         return length.count * (length.seconds + AGAIN_SECONDS + AROUND_SLICE_SECONDS)
+
+    def least(self, part_seconds: float) -> Least:
+        """As many slices as are looked at first."""
+        return least_parts("slices", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """Both slices of a pair take equally long."""

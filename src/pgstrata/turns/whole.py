@@ -6,7 +6,7 @@ from typing import Final
 
 from pgstrata import numbers
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.model import Least, Length, Neighbours, Pairs, least_parts, pairs_by_rate
 from pgstrata.turns.slices import Slices
 
 
@@ -22,6 +22,10 @@ class Whole:
     def cost(self, length: Length) -> float:
         """The same as of slices that are as long as the step."""
         return Slices().cost(length)
+
+    def least(self, part_seconds: float) -> Least:
+        """As many rounds as are looked at first."""
+        return least_parts("rounds", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """The rates of whole steps are compared."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from pgstrata import numbers
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import AGAIN_SECONDS, Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.model import AGAIN_SECONDS, Least, Length, Neighbours, Pairs, pairs_by_rate
 from pgstrata.turns.slices import Slices
 
 AROUND_BLOCK_SECONDS = 0.5
@@ -38,6 +39,16 @@ SHORT_BLOCK_SECONDS = 0.2
 MOST_BLOCKS = 40
 """Blocks of a step of a fixed time: more of them would not make its error better known."""
 
+LONG_SHARE = 0.25
+"""A statement that takes a larger share of a slice than this would work on into the slice of another variant:
+then a slice ends with its last transaction, and the next one begins after it."""
+
+STATEMENTS_OF_SLICE = 5
+"""So many of the longest statements fit into a slice that has grown with them."""
+
+GROWN_SECONDS = 0.5
+"""Slices grow up to this; a statement that takes longer is a slice of its own."""
+
 READ_AGAIN_RATE = 400 << 20
 """Bytes per second in which a server that has been started anew reads its data into its buffers again, at
 least."""
@@ -62,6 +73,12 @@ class Windows:
         around = blocks * AROUND_BLOCK_SECONDS / length.variants
         around += blocks * START_AGAIN_SECONDS if length.begins_anew else 0.0
         return (seconds + sum(warmups)) * (1 + GAP) + around
+
+    def least(self, part_seconds: float) -> Least:
+        """As many batches as tell chance from a difference; they may be a little shorter."""
+        del part_seconds
+        text = f"{LEAST_BLOCKS} batches of about {numbers.duration(BLOCK_SECONDS)}"
+        return Least((LEAST_BLOCKS - 1) * BLOCK_SECONDS, text)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
         """Both windows of a pair take equally long."""
@@ -92,6 +109,14 @@ def first_look(slice_seconds: float) -> int | None:
     if slice_seconds >= SHORT_SECONDS:
         return None
     return round(LEAST_BLOCKS * BLOCK_SECONDS / slice_seconds)
+
+
+def grown_slice(slice_seconds: float, statement_seconds: float) -> float | None:
+    """Returns how long slices are that end with their last transaction; None where statements are so short
+    that windows of `slice_seconds` do."""
+    if statement_seconds <= LONG_SHARE * slice_seconds:
+        return None
+    return max(slice_seconds, min(STATEMENTS_OF_SLICE * statement_seconds, GROWN_SECONDS))
 
 
 def warmup_of_block(number: int, warmup: float, *, data_bytes: int | None = None) -> float:
@@ -181,6 +206,7 @@ __all__ = [
     "Windows",
     "block_lengths",
     "first_look",
+    "grown_slice",
     "warmup_of_block",
     "window_moment",
 ]

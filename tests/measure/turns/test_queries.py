@@ -64,7 +64,15 @@ settle = "none"
 def done(name: str, seconds: float, sqlstate: str = "") -> StatementDone:
     error = SqlError(sqlstate=sqlstate, message="no\nsuch thing") if sqlstate else None
     return StatementDone(
-        role="query", client=0, name=name, start=0.0, seconds=seconds, rows=1, error=error, result=None
+        role="query",
+        client=0,
+        name=name,
+        start=0.0,
+        seconds=seconds,
+        planning_seconds=None,
+        rows=1,
+        error=error,
+        result=None,
     )
 
 

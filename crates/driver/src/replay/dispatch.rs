@@ -357,7 +357,7 @@ impl ReplayCoordinator<'_> {
                     self.control.stop();
                     give_up = give_up.min(later(clock::now(), within.unwrap_or(overtime)));
                 }
-                Ok(Message::Start(_) | Message::Close | Message::Stretch(_))
+                Ok(Message::Start(_) | Message::Close | Message::Stretch(_) | Message::Slice(_))
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

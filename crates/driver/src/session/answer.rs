@@ -24,6 +24,8 @@ pub(super) struct Answer {
     pub pending: VecDeque<usize>,
     pub splice: i64,
     pub sent: Nanos,
+    /// When a recorded statement had been bound; 0 where that is not known.
+    pub bound: Nanos,
     pub rows: u64,
     /// Commands that have been completed, of all pending statements.
     completed: usize,
@@ -103,6 +105,7 @@ impl Session<'_> {
                     let row = self.inbox.body(body).to_vec();
                     self.take_row(&row)?;
                 }
+                b'2' => self.answer.bound = now,
                 b'C' => {
                     self.answer.rows += wire::tag_rows(self.inbox.body(body));
                     self.answer.completed += 1;
@@ -273,7 +276,7 @@ impl Session<'_> {
                 // In a pipeline the statements cannot be told apart: each has an equal share.
                 let share = time / count as u64;
                 let rows = if count == 1 { rows } else { 0 };
-                let at = self.window.as_ref().map_or(now, |window| window.active(now));
+                let at = self.active(now);
                 self.context.recorder.statement(at, index, share, rows, error.is_some());
             }
             if self.timed && statement.counted && error.is_none() {
@@ -322,12 +325,14 @@ impl Session<'_> {
 
     fn record(&mut self, index: usize, time: Nanos, rows: u64, error: Option<&Failure>) {
         let statement = &self.role.statements[index];
+        let bound = std::mem::take(&mut self.answer.bound);
         let done = StatementDone {
             role: self.role.name.clone(),
             client: self.client,
             name: statement.name.clone(),
             start: clock::seconds(self.answer.sent.saturating_sub(self.measured_from)),
             seconds: clock::seconds(time),
+            planning_seconds: (bound > 0).then(|| clock::seconds(bound.saturating_sub(self.answer.sent))),
             rows,
             error: error.map(|f| SqlError {
                 sqlstate: f.sqlstate.clone().unwrap_or_default(),

@@ -20,6 +20,7 @@ use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
 use crate::run_delay::ConnectionTimes;
+use crate::slices::{CurrentSlice, Slices};
 use crate::spec::{Mode, OperationUnit, Prepare};
 use crate::stretches::{CurrentStretch, Stretches};
 use crate::tally::{Outcome, Transaction};
@@ -84,6 +85,7 @@ pub struct SessionContext<'a> {
     pub windows: Option<&'a WindowSchedule>,
     /// Of this session's role.
     pub stretches: Option<&'a Stretches<'a>>,
+    pub slices: Option<&'a Slices<'a>>,
     /// What values of the local time are, where it stands still.
     pub local_time: Option<[u8; 19]>,
     pub log: Option<Arc<Log>>,
@@ -109,7 +111,8 @@ pub struct Session<'a> {
     pace: Option<Pace>,
     window: Option<CurrentWindow<'a>>,
     stretch: Option<CurrentStretch<'a>>,
-    /// Whether there is one of the two.
+    slice: Option<CurrentSlice<'a>>,
+    /// Whether there is one of the three.
     in_turns: bool,
     times: Option<ConnectionTimes>,
     begin: Nanos,
@@ -159,6 +162,7 @@ impl<'a> Session<'a> {
             pace: role.rate.map(|rate| Pace::new(rate, phase)),
             window: None,
             stretch: None,
+            slice: None,
             in_turns: false,
             times: None,
             begin: 0,
@@ -221,7 +225,8 @@ impl<'a> Session<'a> {
         self.window = self.context.windows.map(|schedule| CurrentWindow::new(schedule, begin));
         self.begin = begin + self.window.as_ref().map_or(0, CurrentWindow::paused);
         self.stretch = self.context.stretches.map(|of| CurrentStretch::new(of, measured_from));
-        self.in_turns = self.window.is_some() || self.stretch.is_some();
+        self.slice = self.context.slices.map(|of| CurrentSlice::new(of, begin));
+        self.in_turns = self.window.is_some() || self.stretch.is_some() || self.slice.is_some();
         self.measured_from = measured_from;
         self.state = State::Idle;
         if let Some(log) = &self.context.log {
@@ -271,7 +276,8 @@ impl<'a> Session<'a> {
                         return self.finish(now);
                     }
                     if now < self.intended {
-                        return Want::Wait(self.intended);
+                        let ends = self.slice.as_ref().map_or(Nanos::MAX, CurrentSlice::ends);
+                        return Want::Wait(self.intended.min(ends));
                     }
                     match self.role.latency_limit {
                         Some(limit) if self.intended + limit < now => self.skip(now),
@@ -344,10 +350,13 @@ impl<'a> Session<'a> {
     /// Until when this session waits for its window, if it does. A window that has ended is recorded.
     #[inline]
     fn outside_window(&mut self, now: Nanos) -> Option<Nanos> {
-        let window = self.window.as_mut()?;
-        if self.context.control.over(now) {
+        if !self.in_turns || self.context.control.over(now) {
             return None;
         }
+        if self.slice.is_some() {
+            return self.outside_slice(now);
+        }
+        let window = self.window.as_mut()?;
         if window.is_over(now) {
             let ended = window.close(now);
             let longer = window.next(now);
@@ -361,7 +370,32 @@ impl<'a> Session<'a> {
         window.waits(now)
     }
 
+    /// The same of slices that are given one by one.
+    fn outside_slice(&mut self, now: Nanos) -> Option<Nanos> {
+        let slice = self.slice.as_mut()?;
+        if slice.is_over(now) {
+            let ended = slice.close(now);
+            let waits = slice.waits(now);
+            self.turn_ended(ended);
+            // Told last: what it says is recorded by then.
+            self.slice.as_ref()?.left();
+            return waits;
+        }
+        if let Some(longer) = slice.enter() {
+            self.begin += longer;
+            self.intended += longer;
+            // What this connection's processes did since it left the last one is not this one's.
+            if let Some(times) = self.times.as_mut() {
+                times.since_last();
+            }
+        }
+        slice.waits(now)
+    }
+
     fn finish(&mut self, now: Nanos) -> Want {
+        if let Some(ended) = self.slice.as_mut().and_then(|slice| slice.close(now)) {
+            self.turn_ended(Some(ended));
+        }
         if let Some(ended) = self.window.as_ref().and_then(|window| window.close(now)) {
             self.turn_ended(Some(ended));
         }
@@ -448,10 +482,22 @@ impl<'a> Session<'a> {
         if let Some(ended) = self.stretch.as_mut().and_then(|stretch| stretch.operation(now, operations)) {
             self.turn_ended(Some(ended));
         }
-        self.window.as_mut().map_or(now, |window| {
+        if let Some(window) = self.window.as_mut() {
             window.operation(now, operations);
-            window.active(now)
-        })
+        }
+        if let Some(slice) = self.slice.as_mut() {
+            slice.operation(now, operations);
+        }
+        self.active(now)
+    }
+
+    /// `now` in active time.
+    fn active(&self, now: Nanos) -> Nanos {
+        match (&self.window, &self.slice) {
+            (Some(window), _) => window.active(now),
+            (None, Some(slice)) => slice.active(now),
+            (None, None) => now,
+        }
     }
 
     /// The transaction counts. at: `now` in active time.

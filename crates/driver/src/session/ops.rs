@@ -182,6 +182,7 @@ impl<'a> Session<'a> {
         self.answer.ready = 1;
         self.answer.sent = now;
         self.answer.rows = 0;
+        self.answer.bound = 0;
     }
 
     pub(super) fn copy_more(&mut self) -> Want {

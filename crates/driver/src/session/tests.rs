@@ -42,6 +42,7 @@ impl<'a> Fixture<'a> {
                 keep_rows: true,
                 windows: None,
                 stretches: None,
+                slices: None,
                 local_time: None,
                 log: None,
             },

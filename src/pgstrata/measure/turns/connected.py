@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pgstrata.driver.client import Driver
-from pgstrata.driver.events import Second, Stretch
-from pgstrata.driver.spec import FrozenSpec, WindowsSpec
+from pgstrata.driver.events import Second, SliceEnded, Stretch
+from pgstrata.driver.spec import FrozenSpec, GivenSlices, WindowsSpec
 from pgstrata.errors import DriverError, ServerError
 from pgstrata.measure.step import StepResult
 
@@ -56,6 +56,26 @@ def waited_share(
     return round(min(1.0, max(0.0, min(waited, usable - ran)) / usable), 4)
 
 
+def turns_of_windows(
+    counts: Counts, result: StepResult, clients: int, *, least_seconds: float, cpus: int
+) -> list[MeasuredTurn]:
+    """Returns what was measured in windows or given slices of the judged role. counts: of each; clients: of
+    the role; least_seconds: of one that counts; cpus: that all participants may use."""
+    operations = sum(count.operations for count in counts.values())
+    busy = sum(count.busy for count in counts.values())
+    unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
+    return [
+        (
+            number,
+            count.busy / clients,
+            count.operations / count.busy * unit,
+            waited_share(count.cpu_times, count.busy, clients, cpus),
+        )
+        for number, count in sorted(counts.items())
+        if count.busy > least_seconds * clients
+    ]
+
+
 class OwnTurns(ABC):
     """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its block does with them."""
 
@@ -87,7 +107,7 @@ class OwnTurns(ABC):
         """All are ready."""
 
     @abstractmethod
-    def spec(self) -> WindowsSpec | FrozenSpec:
+    def spec(self) -> WindowsSpec | FrozenSpec | GivenSlices:
         """What the driver's spec says of them."""
 
     @abstractmethod
@@ -105,8 +125,8 @@ class OwnTurns(ABC):
     def second(self, event: Second) -> None:  # noqa: B027 - not every kind wants to know
         """The driver has said what it did in a second. On the participant's thread."""
 
-    def stretch(self, event: Stretch) -> None:  # noqa: B027 - not every kind has them
-        """The driver has ended a stretch. On the participant's thread."""
+    def stretch(self, event: Stretch | SliceEnded) -> None:  # noqa: B027 - not every kind has them
+        """The driver has ended a stretch, or a slice that it was given. On the participant's thread."""
 
 
 class BlockTurns(ABC):

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from pgstrata.campaign.plan.order import Schedule
 from pgstrata.driver.client import Driver
-from pgstrata.driver.events import Second, Stretch
+from pgstrata.driver.events import Second, SliceEnded, Stretch
 from pgstrata.driver.spec import FrozenSpec
 from pgstrata.errors import ServerError
 from pgstrata.measure.step import StepResult
@@ -150,7 +150,7 @@ class OwnStretches(OwnTurns):
             self.operations += sum(role.operations for role in event.roles if role.name == self._role)
             self._changed.notify()
 
-    def stretch(self, event: Stretch) -> None:
+    def stretch(self, event: Stretch | SliceEnded) -> None:
         with self._changed:
             self.ended = max(self.ended, event.number + 1)
             self._changed.notify()

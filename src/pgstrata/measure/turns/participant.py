@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
-from pgstrata.driver.events import StatementDone
+from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
 from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
 from pgstrata.judge.times import TimesSide, judge_times, part_of
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
-from pgstrata.measure.run.active import ActiveRun
+from pgstrata.measure.run.active import DATABASE, ActiveRun
 from pgstrata.measure.step import StepResult
 from pgstrata.measure.turns.connected import waited_share
 from pgstrata.server.cluster.cluster import Cluster
@@ -23,7 +25,13 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
-from pgstrata.workload.core.language import Phase, Step
+from pgstrata.workload.core.language import Op, Phase, Script, Sql, Step
+
+MOST_ENDED = 10
+"""Queries of a pass that end their connection, or crash their server, and are left out."""
+
+RECOVERY_SECONDS = 60.0
+"""How long a server that has crashed may take until it accepts connections again."""
 
 
 class Participant:
@@ -40,8 +48,9 @@ class Participant:
         self.slices: list[Slice] = []
         self.blocks: list[int] = []
         self.span: float | None = None
+        self.slice_seconds: float | None = None
         self.cpus: set[int] = set()
-        """These five are as in the step record, of the present step."""
+        """These six are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self._times: list[Histogram | None] = []
         self.error: PgstrataError | None = None
@@ -114,8 +123,31 @@ class Participant:
         measurement = self.run.measurement(step, self._order, last=self.phase is None)
         self.measurement = rows.enter_context(measurement)
         result = measurement.measure(Part(step), self.run.progress.second)
+        ended: list[StatementDone] = []
+        while (query := _connection_ended_in(step, result)) is not None and len(ended) < MOST_ENDED:
+            # The query is left out, and the pass begins again: what it measured until then is not the whole.
+            ended.append(query)
+            self.accepts_connections()
+            measurement.parts.pop()
+            step = _without(step, query.name)
+            result = measurement.measure(Part(step), self.run.progress.second)
+        result.statements += ended
         if result.error is not None:
             self.store_once()
+
+    def accepts_connections(self) -> None:
+        """Waits until the server accepts connections: where one of its processes has crashed, it ends all
+        others and recovers. Raises ServerError where it does not."""
+        until = time.monotonic() + RECOVERY_SECONDS
+        while True:
+            try:
+                self.cluster.connect(DATABASE).close()
+                return
+            except ServerError:
+                if self.cluster.postmaster.pid is None or time.monotonic() > until:
+                    raise
+            self.run.interrupts.check()
+            time.sleep(0.1)
 
     def store_once(self) -> None:
         """Stores what `measure_once` has measured, also of a variant that failed. Raises DriverError where
@@ -139,6 +171,7 @@ class Participant:
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
         self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
+        self.slice_seconds = None
         self._times = []
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
@@ -209,7 +242,7 @@ class Participant:
         if self.measurement is not None and self.measurement.parts:
             self.run.store(self.measurement, self, reachable=self.error is None)
         self.measurement, self.turns, self.slices, self.blocks, self.span = None, None, [], [], None
-        self.cpus = set()
+        self.slice_seconds, self.cpus = None, set()
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""
@@ -259,6 +292,44 @@ class Participant:
         """Writes the run. Returns its folder, and why it failed or None. Raises StoreError."""
         folder = self.run.finish(self.error, self._log_tail)
         return folder, self.error.message if self.error else None
+
+
+def _connection_ended_in(step: Step, result: StepResult) -> StatementDone | None:
+    """Returns the recorded query in which the connection of a pass ended, as if the server had rejected it;
+    None where it ended otherwise, or the queries are not executed alone."""
+    error = result.error
+    if error is None or error.kind != "connection" or step.single is None:
+        return None
+    names = [op.name for op in _ops(step) if isinstance(op, Sql)]
+    if len(result.statements) >= len(names):
+        return None
+    return StatementDone(
+        role=step.headline.role,
+        client=0,
+        name=names[len(result.statements)],
+        start=0.0,
+        seconds=0.0,
+        planning_seconds=None,
+        rows=0,
+        error=SqlError(
+            error.sqlstate or CONNECTION_FAILURE, f"it ends its connection: {error.said or error.message}"
+        ),
+        result=None,
+    )
+
+
+CONNECTION_FAILURE = "08006"
+
+
+def _ops(step: Step) -> Sequence[Op]:
+    (script,) = step.roles[0].scripts
+    return script.ops if isinstance(script, Script) else ()
+
+
+def _without(step: Step, name: str) -> Step:
+    """The same step without the executions of a query."""
+    ops = [op for op in _ops(step) if not (isinstance(op, Sql) and op.name == name)]
+    return replace(step, roles=[replace(step.roles[0], scripts=[Script(*ops)])])
 
 
 def known(

@@ -97,6 +97,20 @@ def _replaced(turns: QueryTurns, **changes: object) -> QueryTurns:
     return structs.replace(turns, **changes)
 
 
+def _planning(executions: Sequence[StatementDone]) -> float | None:
+    """Returns the mean seconds until executions were planned and bound; None where that is not known of all.
+
+    Where the driver met the answer to Bind together with the end of the whole answer, because the execution
+    was short or the driver had to wait for a CPU, the two cannot be told apart.
+    """
+    known = [
+        one.planning_seconds
+        for one in executions
+        if one.planning_seconds is not None and one.planning_seconds < one.seconds
+    ]
+    return round(sum(known) / len(known), 9) if len(known) == len(executions) else None
+
+
 class QueryExecution:
     """Executes the queries of a step in pairs and keeps what came of it with the step of each participant.
 
@@ -183,7 +197,7 @@ class QueryExecution:
         try:
             _, statements, load = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
-            self._leave(side, lambda participant: participant.cluster.standbys.check())
+            self._leave(side, Participant.accepts_connections)
             message = server_said(error.message, LONGEST_MESSAGE)
             query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
             return
@@ -202,7 +216,8 @@ class QueryExecution:
             rate=len(counted) / seconds,
             other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
         )
-        query.turns[side.label] = _replaced(turns, slices=(*turns.slices, part))
+        planning = (*turns.planning, _planning(counted))
+        query.turns[side.label] = _replaced(turns, slices=(*turns.slices, part), planning=planning)
 
     def _known(self, query: Query) -> bool:
         """Whether the verdict on a query holds for all variants, also among that of all queries."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
+from pgstrata import numbers
 from pgstrata.campaign.plan.order import Schedule, begins_anew, longest
 from pgstrata.driver.client import Driver
 from pgstrata.driver.spec import WindowsSpec
@@ -18,12 +19,21 @@ from pgstrata.measure.placement import draw_cpus
 from pgstrata.measure.run.active import DATABASE
 from pgstrata.measure.step import StepResult
 from pgstrata.measure.turns.block import Block
-from pgstrata.measure.turns.connected import BlockTurns, Counts, MeasuredTurn, OwnTurns, waited_share
+from pgstrata.measure.turns.connected import BlockTurns, Counts, MeasuredTurn, OwnTurns, turns_of_windows
+from pgstrata.measure.turns.given import GivenTurns
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.observe.old import database_bytes
 from pgstrata.stats.estimate import LEAST_BLOCKS
-from pgstrata.turns.windows import WindowSchedule, block_lengths, warmup_of_block
+from pgstrata.turns.windows import (
+    FIRST_WARMUP_SECONDS,
+    GROWN_SECONDS,
+    WindowSchedule,
+    block_lengths,
+    grown_slice,
+    warmup_of_block,
+)
+from pgstrata.workload.core.language import Step
 
 WAIT_SECONDS = 0.1
 """How long an interrupt may wait."""
@@ -96,20 +106,9 @@ class WindowTurns(BlockTurns):
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """A window that was cut short is left out."""
-        operations = sum(count.operations for count in counts.values())
-        busy = sum(count.busy for count in counts.values())
-        unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
-        least = 0.5 * self._slice_seconds * clients
-        return [
-            (
-                number,
-                count.busy / clients,
-                count.operations / count.busy * unit,
-                waited_share(count.cpu_times, count.busy, clients, self._cpus),
-            )
-            for number, count in sorted(counts.items())
-            if count.busy > least
-        ]
+        return turns_of_windows(
+            counts, result, clients, least_seconds=0.5 * self._slice_seconds, cpus=self._cpus
+        )
 
 
 def measure(group: Group, schedule: Schedule) -> None:
@@ -122,36 +121,104 @@ def measure(group: Group, schedule: Schedule) -> None:
     """
     settings = group.settings
     fixed = settings.until == "time"
-    lengths = block_lengths(longest(schedule.step, settings, len(group.here)), fixed=fixed)
+    budget = longest(schedule.step, settings, len(group.here))
+    lengths = block_lengths(budget, fixed=fixed)
     group.begin("windows", len(lengths))
     if not fixed:
         for participant in group.here:
             participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
     anew = begins_anew(settings, group.workload, group.variants)
     data_bytes = _loaded_bytes(group) if anew else None
+    grown = _grown(group, schedule.step, None if fixed else budget)
     pairs = 0
     for number, seconds in enumerate(lengths, 1):
         group.interrupts.check()
+        if grown is not None and number > 1 and _has_enough(group, budget, fixed=fixed):
+            break
         if anew:
             _start_anew(group, number)
-            if not group.here:
-                break
-        warmup = warmup_of_block(number, schedule.step.warmup, data_bytes=data_bytes)
+        if not group.here:
+            break
+        warmup = _warmup(schedule.step, number, data_bytes, grown)
         step = replace(schedule.step, seconds=seconds, warmup=warmup)
         cpus = draw_cpus(step, settings)
-        turns = WindowTurns(settings.slice_seconds, len(group.here), step.warmup, cpus)
+        turns: WindowTurns | GivenTurns
+        if grown is None:
+            turns = WindowTurns(settings.slice_seconds, len(group.here), step.warmup, cpus)
+        else:
+            turns = GivenTurns(step, grown, len(group.here), pairs, cpus)
         for participant in group.here:
             participant.cpus |= set(cpus)
         block = Block(group.here, step, number, pairs, turns, group.progress, group.interrupts)
         for participant, error in block.measure():
             participant.leave(error)
-        pairs += math.ceil(seconds / settings.slice_seconds)
+        pairs += turns.pairs if isinstance(turns, GivenTurns) else math.ceil(seconds / settings.slice_seconds)
         group.block_ends(pairs)
         looks = not fixed and number >= LEAST_BLOCKS and number % 2 == 0
         is_last = len(group.here) < 2 and not fixed
         if not group.here or is_last or (looks and group.known()):
             break
     group.end()
+
+
+def _grown(group: Group, step: Step, budget: float | None) -> float | None:
+    """Returns the length of slices that end with their last transaction; None where windows do.
+
+    The step is executed on each participant alone, as a warm-up, which tells how long its statements take.
+    budget: seconds that may be measured of each, where a verdict is waited for. A step whose statements do
+    not fit into it is measured of none.
+    """
+    if step.lockstep or any(role.rate is not None or role.operations for role in step.roles):
+        return None
+    tried = replace(step, seconds=FIRST_WARMUP_SECONDS, warmup=0.0)
+    times: list[float] = []
+
+    def try_alone(participant: Participant) -> None:
+        assert participant.measurement is not None
+        group.interrupts.check()
+        roles = participant.measurement.execute(tried).done.roles
+        times.append(max(role.latency.p99 for role in roles))
+
+    group.each(try_alone)
+    statement = max(times, default=0.0)
+    if budget is not None and statement > budget:
+        least = math.ceil(LEAST_BLOCKS * sum(times))
+        for participant in group.here:
+            participant.leave(
+                ServerError(
+                    f"{step.name}: a transaction takes {numbers.duration(statement)}, and max_seconds = "
+                    f"{group.settings.max_seconds:g} leaves {numbers.duration(budget)} for each variant: "
+                    f"max_seconds = {least} or more, for {LEAST_BLOCKS} batches of one transaction each"
+                )
+            )
+    grown = grown_slice(group.settings.slice_seconds, statement)
+    for participant in group.here:
+        participant.slice_seconds = grown
+    if grown is not None:
+        group.progress.say(
+            f"  {step.name}: a transaction takes {numbers.duration(statement)}, so a turn ends with its "
+            f"transactions, after {numbers.duration(grown)} or more"
+        )
+    return grown
+
+
+def _has_enough(group: Group, budget: float, *, fixed: bool) -> bool:
+    """Whether the seconds of each participant are over, or, where they are the most that may be, one more
+    pair of slices would last beyond them."""
+    last = max((part.seconds for one in group.here for part in one.slices[-1:]), default=0.0)
+    used = group.used_seconds() + (0.0 if fixed else last * len(group.here))
+    return used >= budget * len(group.participants)
+
+
+def _warmup(step: Step, number: int, data_bytes: int | None, grown: float | None) -> float:
+    """Returns the seconds of warm-up of a block; what was tried alone has warmed up the first one."""
+    if data_bytes is None and step.warmup <= FIRST_WARMUP_SECONDS:
+        number = max(2, number)
+    warmup = warmup_of_block(number, step.warmup, data_bytes=data_bytes)
+    # Beside such a statement what a new connection reads of its catalogs is next to nothing.
+    return (
+        0.0 if grown is not None and grown >= GROWN_SECONDS and number > 1 and data_bytes is None else warmup
+    )
 
 
 def _loaded_bytes(group: Group) -> int:

@@ -12,7 +12,9 @@ from pgstrata import numbers
 from pgstrata.judge.builds import unlike
 from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark
+from pgstrata.judge.queries import changed_answers
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
+from pgstrata.page.queries import read
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.sections.query_verdicts import verdict_cell
@@ -48,6 +50,7 @@ def findings(results: RunSet) -> list[Block]:
             *blocks,
             Prose(f"{results.base} is the only variant: there is nothing to compare it with.", "even"),
         ]
+    blocks += [Prose(text, "bad") for text in _changed_answers(results)]
     if text := disturbed_steps(results.comparisons):
         blocks.append(Prose(text, "bad"))
     elif text := load_beside(results.runs):
@@ -69,6 +72,21 @@ def findings(results: RunSet) -> list[Block]:
         *blocks,
         *(Prose(sentence, "even", "builds") for sentence in unlike(_builds(results), results.base)),
     ]
+
+
+def _changed_answers(results: RunSet) -> list[str]:
+    """What is said before anything else: a query that answers differently is not slower or faster."""
+    sentences = []
+    for workload in results.workloads:
+        changed: dict[str, dict[str, None]] = {}
+        for by_variant in read(results, workload).by_step.values():
+            for variant, queries in changed_answers(by_variant, results.base).items():
+                changed.setdefault(variant, {}).update(dict.fromkeys(queries))
+        for variant, names in changed.items():
+            rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            named = ", ".join(list(names)[:MOST_NAMED])
+            sentences.append(f"{variant} answers {named}{rest} differently from {results.base}.")
+    return sentences
 
 
 def _builds(results: RunSet) -> dict[str, str]:

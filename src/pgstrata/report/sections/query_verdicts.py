@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark, verdict_mark
+from pgstrata.judge.single_queries import Phases
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, WorkloadResults
 
@@ -22,8 +23,9 @@ _HOW = (
 _ORDER = {"slower": 0, "faster": 1, "unclear": 2, "same": 3}
 
 
-def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """The queries that have verdicts of their own, the largest changes first; None where there are none."""
+def query_table(results: RunSet, workload: WorkloadResults, most: int | None = None) -> Table | None:
+    """The queries that have verdicts of their own, the largest changes first; None where there are none.
+    most: rows that are shown."""
     queries = [
         (comparison.other, step.step, query)
         for comparison in results.comparisons
@@ -42,9 +44,10 @@ def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
     return verdict_table(
         results,
         workload,
-        rows,
+        rows[:most],
         name="query-verdicts",
-        title=f"Queries, each by itself: {workload.name} against {results.base}",
+        title=f"Queries, each by itself: {workload.name} against {results.base}"
+        + ("" if most is None or len(rows) <= most else f" (the first {most} of {len(rows):,})"),
         first="Query",
         count="Pairs",
         how=_HOW,
@@ -68,6 +71,7 @@ def verdict_table(
     column; how: with `{base}`, `{confidence}` and `{margin}`.
     """
     several = len(results.others) > 1
+    apart = any(judged.phases is not None for _, _, judged in rows)
     verdict = rows[0][2].verdict
     confidence = f"{100 * verdict.confidence:.0f} %"
     return Table(
@@ -82,10 +86,14 @@ def verdict_table(
             Column("relative", "Relative"),
             Column("interval", f"{confidence} interval"),
             Column("verdict", "Verdict", align="left", rule=True),
+            *([Column("phases", "Planning and execution", align="left")] if apart else []),
             Column(count.lower(), count),
         ],
         [
-            Row([words(text), *([words(variant)] if several else []), *_cells(judged)], variant=variant)
+            Row(
+                [words(text), *([words(variant)] if several else []), *_cells(judged, apart=apart)],
+                variant=variant,
+            )
             for variant, text, judged in rows
         ],
         how.format(base=results.base, confidence=confidence, margin=f"{100 * verdict.margin:.3g}"),
@@ -112,7 +120,17 @@ def change(ratio: float) -> str:
     return numbers.longer(1 / ratio) if ratio > 0 else numbers.UNKNOWN
 
 
-def _cells(query: StepVerdict) -> list[Cell]:
+def phases_text(phases: Phases) -> str:
+    """What planning and execution took on both sides: `planning 0.4 → 2.1 ms, execution the same`."""
+    return ", ".join(
+        f"{name} the same"
+        if times.word == "same"
+        else f"{name} {numbers.significant(1000 * times.base)} → {numbers.significant(1000 * times.other)} ms"
+        for name, times in (("planning", phases.planning), ("execution", phases.execution))
+    )
+
+
+def _cells(query: StepVerdict, *, apart: bool) -> list[Cell]:
     verdict = query.verdict
     ratio = query.ratio
     bounded = _is_bounded(query)
@@ -125,6 +143,7 @@ def _cells(query: StepVerdict) -> list[Cell]:
         missing("no pair") if ratio is None else Cell(ratio, f"{more}{numbers.ratio(ratio)}"),
         Cell(None, reach),
         verdict_cell(query),
+        *([missing() if query.phases is None else words(phases_text(query.phases))] if apart else []),
         Cell(verdict.n, numbers.count(verdict.n)),
     ]
 
@@ -149,4 +168,4 @@ def _place(query: StepVerdict) -> tuple[int, float]:
     return _ORDER[word], ratio if word == "slower" else -ratio if word == "faster" else 0.0
 
 
-__all__ = ["change", "query_table", "verdict_cell", "verdict_table"]
+__all__ = ["change", "phases_text", "query_table", "verdict_cell", "verdict_table"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from pgstrata import numbers
 from pgstrata.page.blocks import Bar, Bars, Block, Section
 from pgstrata.page.frames import Frames
@@ -76,7 +78,11 @@ def _in_turn(measured: MeasuredStep) -> str:
     if comparison is None or not slices:
         return ""
     kind = kind_of(measured.record.turns, reads_only=measured.record.reads_only)
-    return kind.describe(len(slices), comparison)
+    grown = measured.record.slice_seconds
+    if grown is None:
+        return kind.describe(len(slices), comparison)
+    text = kind.describe(len(slices), structs.replace(comparison, slice_seconds=grown))
+    return f"{text} or more, each until its transactions have ended"
 
 
 def _connections(measured: MeasuredStep) -> str:

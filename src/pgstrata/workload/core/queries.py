@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.driver.spec import SqlSpec
 from pgstrata.judge.common_queries import QUERIES_PER_HOUR
-from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, SingleQueries, Sql, Step
+from pgstrata.workload.core.language import Digest, Headline, Mode, Op, Role, Script, SingleQueries, Sql, Step
 from pgstrata.workload.core.shares import each_its_own
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ def query_step(
     """Each stream is the queries of one connection, in their order. seconds: about; start: what each
     connection says before, beside the limit."""
 
-    def step(name: str, streams: Sequence[Sequence[Op]], seconds: float) -> Step:
+    def step(name: str, streams: Sequence[Sequence[Op]], seconds: float, mode: Mode = "simple") -> Step:
         return Step(
             name,
             [
@@ -59,6 +60,7 @@ def query_step(
                     [Script(*each_its_own(streams))],
                     counts="statements",
                     operations=1,
+                    mode=mode,
                     start=[limited_to(time_limit), *start],
                 )
             ],
@@ -76,9 +78,20 @@ def query_step(
     if measured and len(streams) == 1:
         queries = {op.name: op for op in streams[0] if isinstance(op, Sql)}
         single = SingleQueries(
-            list(queries), lambda query, times: step(query, [[queries[query]] * times], 0.0), time_limit
+            list(queries),
+            lambda query, times: step(query, [[queries[query]] * times], 0.0, _mode_of(queries[query])),
+            time_limit,
         )
     return replace(step(name, streams, seconds), digest=digest, single=single)
+
+
+def _mode_of(query: Sql) -> Mode:
+    """Returns the protocol in which a query is executed alone: the extended one, in which the answer to Bind
+    tells planning from execution, unless its text may hold several statements."""
+    op = query.op()
+    pieces = op.sql if isinstance(op, SqlSpec) else ()
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
+    return "simple" if ";" in text else "extended"
 
 
 __all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "query_step"]

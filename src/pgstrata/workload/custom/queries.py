@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.judge.queries import VARIES
 from pgstrata.judge.single_queries import in_order
 from pgstrata.server.features import Feature, Features
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
@@ -23,22 +25,56 @@ from pgstrata.workload.core.recorded import (
     rows_from,
 )
 from pgstrata.workload.custom.options import CustomOptions
-from pgstrata.workload.custom.sql import SqlStatement, items
+from pgstrata.workload.custom.sql import SqlStatement, items, mentioned
 
 SECONDS = 1.0
 """Of a query, for estimates only."""
 
 MOST_QUERIES = 10_000
 
+VARYING = frozenset(
+    [
+        "clock_timestamp",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "currval",
+        "gen_random_uuid",
+        "lastval",
+        "localtime",
+        "localtimestamp",
+        "nextval",
+        "now",
+        "pg_backend_pid",
+        "pg_current_xact_id",
+        "pg_postmaster_start_time",
+        "random",
+        "random_normal",
+        "statement_timestamp",
+        "tablesample",
+        "timeofday",
+        "transaction_timestamp",
+        "txid_current",
+        "uuid_generate_v1",
+        "uuid_generate_v4",
+        "uuidv4",
+        "uuidv7",
+        "version",
+    ]
+)
+"""Words of queries whose answer is another at each execution, or on each server."""
+
 _ANSWERS = {"any-order": answer_in_any_order, "ordered": answer_in_order, "exact": answer_as_it_came}
 
 
 @dataclass(frozen=True)
 class QueryFiles:
-    """texts: by name. broken: names of files that hold no query, and why."""
+    """texts: by name. broken: names of files that hold no query, and why. varying: names of queries whose
+    answer is another at each execution."""
 
     texts: dict[str, str]
     broken: dict[str, str]
+    varying: frozenset[str] = frozenset()
 
 
 def read_queries(paths: Sequence[Path]) -> QueryFiles:
@@ -57,10 +93,12 @@ def read_queries(paths: Sequence[Path]) -> QueryFiles:
             files[file.stem] = file
     if len(files) > MOST_QUERIES:
         raise UsageError(f"there are more than {MOST_QUERIES:,} .sql files", "compare parts of them")
-    texts, broken = {}, {}
+    texts, broken, varying = {}, {}, set()
     for file in sorted(files.values(), key=lambda file: in_order(file.stem)):
         try:
             texts[file.stem] = _query(file)
+            if mentioned(texts[file.stem]).words & VARYING:
+                varying.add(file.stem)
         except PgstrataError as error:
             broken[file.stem] = error.message
         except OSError as error:
@@ -71,7 +109,7 @@ def read_queries(paths: Sequence[Path]) -> QueryFiles:
             f"no file of {where} holds a query: {next(iter(broken.values()))}",
             "write each query into a file of its own; settings go into the config",
         )
-    return QueryFiles(texts, broken)
+    return QueryFiles(texts, broken, frozenset(varying))
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -90,6 +128,9 @@ def _query(file: Path) -> str:
     if len(found) > 1 or not isinstance(found[0], SqlStatement):
         what = f"{len(found)} statements" if len(found) > 1 else "rows for COPY"
         raise UsageError(f"{file.name} has {what}, and a query is one statement")
+    if parameters := mentioned(found[0].text).parameters:
+        plural = numbers.plural("parameter", parameters)
+        raise UsageError(f"{file.name} has {parameters} {plural} ($1 …): write values in their place")
     return found[0].text
 
 
@@ -139,6 +180,9 @@ def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> l
 def _digest(o: CustomOptions, queries: QueryFiles) -> Digesting:
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit, _ANSWERS[o.answers])
+        for row in rows:
+            if row["query"] in queries.varying and row["digest"] is not None:
+                row["answer"] = VARIES
         return Digest(
             [*rows, *(_broken(name, why) for name, why in queries.broken.items())], rate=rate_of_queries(rows)
         )

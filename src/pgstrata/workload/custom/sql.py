@@ -74,7 +74,7 @@ def items(file: Path) -> Iterator[Item]:
 
 
 class _Scanner:
-    def __init__(self, data: mmap.mmap, name: str) -> None:
+    def __init__(self, data: mmap.mmap | bytes, name: str) -> None:
         self._data, self._name = data, name
         self._line, self._counted = 1, 0
         self._size = 0
@@ -87,7 +87,7 @@ class _Scanner:
             at = match.end()
             kind = match.lastgroup
             if kind in ("space", "comment"):
-                at = self._behind_comment(match.start()) if kind == "comment" else at
+                at = self.behind_comment(match.start()) if kind == "comment" else at
                 continue
             if kind == "command":
                 if begin < 0 and (skipped := _RESTRICT.match(self._data, match.start())):
@@ -103,7 +103,7 @@ class _Scanner:
             if begin < 0:
                 begin = match.start()
             if kind == "dollar":
-                at = self._behind(match.group(), at, match.start())
+                at = self.behind(match.group(), at, match.start())
             elif kind == "open":
                 raise self._error(
                     match.start(), f"a {shown(match.group().decode(errors='replace'), 60)} is never closed"
@@ -148,13 +148,13 @@ class _Scanner:
             raise self._error(begin, "the rows of this COPY have no end", "a line with \\. ends them")
         return Copy(text, line, rows, last.start()), last.end()
 
-    def _behind(self, closing: bytes, at: int, begin: int) -> int:
+    def behind(self, closing: bytes, at: int, begin: int) -> int:
         found = self._data.find(closing, at)
         if found < 0:
             raise self._error(begin, f"a {shown(closing.decode(errors='replace'), 60)} is never closed")
         return found + len(closing)
 
-    def _behind_comment(self, begin: int) -> int:
+    def behind_comment(self, begin: int) -> int:
         depth, at = 0, begin
         while match := _IN_COMMENT.search(self._data, at):
             at = match.end()
@@ -182,4 +182,31 @@ class _Scanner:
         return self._line
 
 
-__all__ = ["Copy", "Item", "SqlStatement", "items"]
+@dataclass(frozen=True)
+class Mentioned:
+    """What a statement mentions outside of literals and comments: its words, in lower case, and the number of
+    the last parameter, `$1` …, 0 where it has none."""
+
+    words: frozenset[str]
+    parameters: int
+
+
+def mentioned(statement: str) -> Mentioned:
+    """Returns what a statement mentions. Raises UsageError for literals and comments without an end."""
+    text = statement.encode()
+    scanner = _Scanner(text, "the statement")
+    words, parameters, at = set(), 0, 0
+    while match := _TOKEN.match(text, at):
+        at = match.end()
+        if match.lastgroup == "comment":
+            at = scanner.behind_comment(match.start())
+        elif match.lastgroup == "dollar":
+            at = scanner.behind(match.group(), at, match.start())
+        elif match.lastgroup == "word":
+            words.add(match.group().decode().lower())
+        elif match.lastgroup == "number" and match.group().startswith(b"$"):
+            parameters = max(parameters, int(match.group()[1:]))
+    return Mentioned(frozenset(words), parameters)
+
+
+__all__ = ["Copy", "Item", "Mentioned", "SqlStatement", "items", "mentioned"]
