@@ -63,17 +63,17 @@ def attack_commands(
                 return attack
             shutil.rmtree(room.place / RESULTS, ignore_errors=True)
             env = {**command.env, **room.environment(), "PGPASSWORD": PASSWORD}
-            one = Attack()
-            one.names = set(attack.names)
-            with attacked(room, one, command.name, [SECRET, PASSWORD], roots):
+            this = Attack()
+            this.names = set(attack.names)
+            with attacked(room, this, command.name, [SECRET, PASSWORD], roots):
                 code = room.start(*command.arguments, **env).wait(600)
             if code not in (0, 1, 2, 3, *command.codes) or "Traceback" in room.said:
-                one.faults.append(f"{command.name}: exit code {code}: {room.said[-1500:]}")
-            attack.take(one.count, one.faults, sorted(one.names))
+                this.faults.append(f"{command.name}: exit code {code}: {room.said[-1500:]}")
+            attack.take(this.count, this.faults, sorted(this.names))
             ledger.add(
                 {
                     **{"account": who, "round": number, "command": command.name, "code": code},
-                    **{"count": one.count, "faults": one.faults, "names": sorted(one.names)},
+                    **{"count": this.count, "faults": this.faults, "names": sorted(this.names)},
                 }
             )
             say(f"{who} {number} {command.name}: exit code {code}, {len(attack.faults)} faults until now")
