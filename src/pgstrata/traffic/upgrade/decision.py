@@ -161,7 +161,12 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
     if rehearsal is None:
         return {}
     sources = [read(dump, digest_of(dump)) for dump in tried.question.dumps]
-    made = [item.text for source in sources for item in source.items if isinstance(item, SqlStatement)]
+    made = [
+        item.text
+        for source in sources
+        for item in source.items
+        if isinstance(item, SqlStatement) and item.text[:6].upper() != "INSERT"
+    ]
     confinement, _ = definitions(tried.load_options, tried.servers.base.features)
     left_out = [f"{one.what}: {one.why}" for one in confinement.left_out]
     statements = first_of_each(tried.captured, _database(tried))

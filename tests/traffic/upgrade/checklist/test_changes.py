@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import process_time
 from typing import Any
 
 import psycopg
@@ -93,6 +94,25 @@ def test_bodies_of_functions_are_read() -> None:
     ):
         assert extract.meets(Code(text)), text
     assert not extract.meets(Code(f"SELECT 'CREATE FUNCTION', $a$ -- {body}$a$"))
+
+
+@pytest.mark.long
+def test_patterns_take_a_time_that_grows_with_the_statement() -> None:
+    """A function of 100 kB, and words that patterns begin with again and again, were minutes once."""
+    words = "copy from where case when coalesce( select generate_series( set ( grant create function with ("
+    long = " ".join(f"{words} a{n} ~ '[a]'" for n in range(400))
+    small, large = (
+        f"CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$ {text} $$"
+        for text in (long[:9_000], long[:36_000])
+    )
+    for one in changes():
+        begin = process_time()
+        one.meets(Code(small))
+        middle = process_time()
+        one.meets(Code(large))
+        # Four times the text: not much more than four times the time; what is quick anyway is not compared.
+        spent = process_time() - middle
+        assert spent < 0.5 or spent < 9 * (middle - begin), one.id
 
 
 # --- on servers -------------------------------------------------------------------------------

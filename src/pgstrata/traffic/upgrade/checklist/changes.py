@@ -66,14 +66,16 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
         """`code`, compiled."""
-        flags = re.DOTALL if self.case else re.DOTALL | re.IGNORECASE
-        return tuple(re.compile(pattern, flags) for pattern in self.code)
+        return tuple(re.compile(pattern, re.DOTALL) for pattern in self.code)
 
     def meets(self, code: Code) -> bool:
         """Whether a statement has the change in it."""
         if not self.code:
             return False
-        texts = code.with_strings if self.strings else code.without_strings
+        if self.strings:
+            texts = code.with_strings if self.case else code.with_strings_lowered
+        else:
+            texts = code.without_strings if self.case else code.without_strings_lowered
         return any(all(pattern.search(text) for pattern in self.patterns) for text in texts)
 
     def queries(self) -> Iterator[str]:
@@ -120,7 +122,7 @@ class Code:
     statements of their own."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text = text[:MOST_LETTERS]
 
     @cached_property
     def with_strings(self) -> tuple[str, ...]:
@@ -132,9 +134,22 @@ class Code:
         """The same with all strings emptied."""
         return tuple(_plain(self._text, strings=False))
 
+    @cached_property
+    def with_strings_lowered(self) -> tuple[str, ...]:
+        """In lower case, as patterns are: to ignore the case of letters takes them longer."""
+        return tuple(text.lower() for text in self.with_strings)
+
+    @cached_property
+    def without_strings_lowered(self) -> tuple[str, ...]:
+        """In lower case, with all strings emptied."""
+        return tuple(text.lower() for text in self.without_strings)
+
 
 MOST_DEPTH = 3
 """Of bodies within bodies."""
+
+MOST_LETTERS = 200_000
+"""Of a statement that are looked at; patterns take a time that grows with them, and no faster."""
 
 
 def _plain(text: str, *, strings: bool, depth: int = 0) -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.files import digests
 from pgstrata.server.cluster.cluster import Cluster, new_database
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
@@ -55,8 +57,8 @@ class Answers(msgspec.Struct, frozen=True):
 
     version: str
     version_num: int
-    #: By its number in the dumps, of each statement that was refused.
-    definitions: dict[int, str]
+    #: By its key, of each statement of the dumps that was refused.
+    definitions: dict[str, str]
     #: By its signature, of every function in SQL or PL/pgSQL.
     functions: dict[str, str]
     #: By its number in the captured file, of every statement.
@@ -71,10 +73,10 @@ class Answers(msgspec.Struct, frozen=True):
 
 class Rehearsal(msgspec.Struct, frozen=True):
     """The answers of the old server, and of each new one by its label. texts: beginnings of the statements of
-    the dumps by number; met: identifiers of changes and the objects of the old database that meet them;
+    the dumps by their keys; met: identifiers of changes and the objects of the old database that meet them;
     checked: what pg_upgrade said, by the label of the new server."""
 
-    texts: dict[int, str]
+    texts: dict[str, str]
     old: Answers
     new: dict[str, Answers]
     met: dict[str, list[str]]
@@ -155,7 +157,7 @@ class _Asked:
         self._root, self._say, self._check = root, say, check
 
     @contextlib.contextmanager
-    def server(self, server: Server, config: Resolved) -> Iterator[tuple[Cluster, Answers, dict[int, str]]]:
+    def server(self, server: Server, config: Resolved) -> Iterator[tuple[Cluster, Answers, dict[str, str]]]:
         """A running cluster with the schema, and what it said."""
         self._say(f"  the schema on PostgreSQL {server.version}")
         confinement, files = definitions(self._options, server.features)
@@ -203,29 +205,31 @@ class _Asked:
 
     def _define(
         self, cluster: Cluster, files: Sequence[Sequence[SqlStatement]], *, confined: bool
-    ) -> tuple[dict[int, str], dict[int, str]]:
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Executes all definitions. Returns their beginnings, and what the server said of refused ones."""
-        texts: dict[int, str] = {}
-        refused: dict[int, str] = {}
-        number = 0
+        texts: dict[str, str] = {}
+        refused: dict[str, str] = {}
+        met: Counter[str] = Counter()
         for statements in files:
             with cluster.connect(DATABASE, confined=confined) as connection:
                 connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
                 for one in statements:
                     self._check()
-                    number += 1
-                    texts[number] = beginning(one.written or one.text, 300)
+                    # Not its number: a setting that one server lacks is left out there.
+                    written = one.written or one.text
+                    key = digests.of(written)[:12]
+                    met[key] += 1
+                    key = f"{key}.{met[key]}"
+                    texts[key] = beginning(written, 300)
                     try:
                         connection.execute(one.text.encode())
                     except psycopg.Error as error:
                         if connection.closed or (error.sqlstate or "").startswith(_OF_THE_SERVER):
                             said = f"PostgreSQL {cluster.server.version} cannot define the schema"
-                            raise ServerError(
-                                f"{said}: {server_said(error)}", f"at: {texts[number]}"
-                            ) from error
+                            raise ServerError(f"{said}: {server_said(error)}", f"at: {texts[key]}") from error
                         if error.sqlstate == "25P02":
                             connection.rollback()
-                        refused[number] = _said(error)
+                        refused[key] = _said(error)
         return texts, refused
 
     def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
