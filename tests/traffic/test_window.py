@@ -249,4 +249,5 @@ def test_definitions_and_maintenance_are_no_traffic(tmp_path: Path) -> None:
     for why in {why for _, why in said if why}:
         (found,) = [one for one in header.left_out if one.why == why]
         count = sum(1 for _, other in said if other == why)
-        assert (found.count, found.entries, found.seconds) == (count, count, pytest.approx(0.002 * count))
+        assert (found.count, found.entries) == (count, count)
+        assert found.seconds == pytest.approx(0.002 * count)
