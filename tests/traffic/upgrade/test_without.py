@@ -89,10 +89,10 @@ def test_an_extension_is_left_out_with_what_depends_on_it(
     pg13: Server, pg17: Server, place: Path, pgstrata: Program
 ) -> None:
     _write(place)
-    question = [
+    question = (
         *("upgrade", "--from", "13", "--to", "17", "--dump", "globals.sql", "--dump", "shop.sql"),
         *("--log", "shop.csv", "--rounds", "2", "--speed", "0"),
-    ]
+    )
     refused = pgstrata(*question)
     assert refused.returncode == 2 and "lacks the extension cloud_geo" in refused.stderr
     assert "or leave it out: --without-extension cloud_geo" in refused.stderr
