@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from pgstrata.cli import main
+from pgstrata.driver.message import document
 from pgstrata.driver.path import find_driver
-from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.fulltext import queries
 from pgstrata.server.features import NEWEST

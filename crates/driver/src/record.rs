@@ -278,7 +278,7 @@ impl RoleRecord {
             let rest = counters.windows.split_off(&before);
             let ended = std::mem::replace(&mut counters.windows, rest);
             windows.extend(ended.into_iter().map(|(number, turn)| {
-                (
+                TurnTotals(
                     number,
                     turn.operations,
                     clock::seconds(turn.busy),

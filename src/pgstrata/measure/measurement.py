@@ -15,8 +15,9 @@ from msgspec import structs
 from pgstrata.campaign.study import Study
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second, StatementDone, Stretch
+from pgstrata.driver.message import document
 from pgstrata.driver.samples import samples
-from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec, document
+from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile

@@ -147,7 +147,10 @@ class WindowSchedule:
     def spec(self, participant: int) -> WindowsSpec:
         """`windows` of the driver's spec."""
         return WindowsSpec(
-            self.slice_seconds, self.gap_seconds, self.participants, self.positions(participant)
+            slice_seconds=self.slice_seconds,
+            gap_seconds=self.gap_seconds,
+            participants=self.participants,
+            positions=self.positions(participant),
         )
 
     def moment(self, participant: int, active: float) -> float:

@@ -11,7 +11,7 @@ from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.order import freezes, schedule_of
 from pgstrata.campaign.study import Study
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.resolve import Resolved

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
+from pgstrata.driver.events import RoleDone, RoleSecond, Second, TurnTotals
 from pgstrata.errors import PgstrataError, ServerError, StoreError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
@@ -45,7 +45,7 @@ class _Work:
     counts: dict[int, TurnCount] = field(default_factory=dict)
     """By window or stretch."""
 
-    def take(self, windows: Sequence[Window]) -> None:
+    def take(self, windows: Sequence[TurnTotals]) -> None:
         for number, operations, busy, times in windows:
             before = self.counts.get(number, NOTHING)
             self.counts[number] = plus(before, TurnCount(operations, busy, times))

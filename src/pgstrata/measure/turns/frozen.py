@@ -120,7 +120,7 @@ class OwnStretches(OwnTurns):
         """That its driver has told, and what the judged role has done in them."""
 
     def spec(self) -> FrozenSpec:
-        return FrozenSpec(self.clock.path, self._role)
+        return FrozenSpec(clock=self.clock.path, role=self._role)
 
     def join(self) -> None:
         """Its driver is ready, and frozen with its server from now on. Raises ServerError if that fails."""
