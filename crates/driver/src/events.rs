@@ -265,6 +265,8 @@ pub struct Replayed {
 #[schemars(deny_unknown_fields)]
 pub struct ReplayFailure {
     /// As in `statements_by_name`.
+    pub number: u32,
+    /// The `name` there.
     pub statement: String,
     /// SQLSTATE in the original; null where it succeeded.
     pub then: Option<String>,
@@ -297,6 +299,10 @@ pub struct ScriptTotals {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StatementTotals {
+    /// Of a replay: its number in the header of the captured file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Of a replay: the number and the beginning of the statement, `#3 SELECT …`.
     pub name: String,
     pub count: u64,
     /// Those after which the transaction was tried again included.

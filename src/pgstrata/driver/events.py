@@ -170,8 +170,10 @@ class Latency(Read, frozen=True, kw_only=True):
 class ReplayFailure(Read, frozen=True, kw_only=True):
     """Statements of one shape that ended in the same way."""
 
-    statement: str
+    number: int
     """As in `statements_by_name`."""
+    statement: str
+    """The `name` there."""
     then: str | None
     """SQLSTATE in the original; None where it succeeded."""
     now: str | None
@@ -208,7 +210,10 @@ class Connects(Read, frozen=True, kw_only=True):
 class StatementTotals(Read, frozen=True, kw_only=True):
     """The executions of one statement."""
 
+    number: int | None = None
+    """Of a replay: its number in the header of the captured file."""
     name: str
+    """Of a replay: the number and the beginning of the statement, `#3 SELECT …`."""
     count: int
     errors: int
     """Those after which the transaction was tried again included."""

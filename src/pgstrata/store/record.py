@@ -104,9 +104,11 @@ class LatenessRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplayFailureRecord(Struct, frozen=True, kw_only=True):
-    """Statements of one shape that ended in the same way. `then`, `now`: SQLSTATE, None where they
+    """Executions of one statement that ended in the same way. `then`, `now`: SQLSTATE, None where they
     succeeded."""
 
+    number: Count | None = None
+    """In the header of the captured file; None in older run folders."""
     statement: str
     then: str | None
     now: str | None
@@ -155,9 +157,11 @@ class LatencyRecord(Struct, frozen=True, kw_only=True):
     max: float | None
 
 
-class StatementRecord(Struct, frozen=True, kw_only=True):
+class StatementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One statement of a role, by its name: all its executions."""
 
+    number: Count | None = None
+    """In the header of the captured file; None where none is replayed, and in older run folders."""
     name: str
     count: Count
     errors: Count
@@ -286,6 +290,8 @@ class AloneRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One statement of a replay, executed with nothing beside it because the rounds had called it slower or
     faster on a variant."""
 
+    number: Count | None = None
+    """In the header of the captured file; None in older run folders."""
     name: str
     slices: tuple[Slice, ...] = ()
     """The turns of this variant; `rate` is executions for each second that they took."""

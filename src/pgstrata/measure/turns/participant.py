@@ -23,6 +23,7 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
+from pgstrata.store.statement import statement_of
 from pgstrata.workload.core.language import Phase, Step
 
 
@@ -216,7 +217,7 @@ class Participant:
         parts = self.measurement.parts if self.measurement is not None else []
         return {
             ("", 1, part.number): {
-                one.name: Executions(one.count, one.errors, one.seconds_total)
+                statement_of(one): Executions(one.count, one.errors, one.seconds_total)
                 for role in part.done.roles
                 if role.replay is not None
                 for one in role.statements_by_name

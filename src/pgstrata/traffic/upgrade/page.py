@@ -25,7 +25,6 @@ from pgstrata.report.write import write_page, write_report_of
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
-from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import (
     MARKS,
     ORDER,
@@ -207,7 +206,7 @@ def _answer(decision: Decision) -> Iterator[Block]:
                 continue
             where = anchor("statements", variant)
             named = [
-                (_short(text_of(one.name)), numbers.longer(one.longer) if word != "unclear" else "", where)
+                (_short(one.statement.text), numbers.longer(one.longer) if word != "unclear" else "", where)
                 for one in statements[:MOST_NAMED]
             ]
             if len(statements) > MOST_NAMED:
@@ -229,7 +228,7 @@ def _failing(own: Judged) -> Iterator[tuple[Mark, str, list[tuple[str, str, str]
     by_statement = dict.fromkeys(error.statement for error in own.new_errors)
     if not by_statement:
         return
-    named = [(_short(text_of(name)), "", "errors") for name in [*by_statement][:MOST_NAMED]]
+    named = [(_short(one.text), "", "errors") for one in [*by_statement][:MOST_NAMED]]
     if len(by_statement) > MOST_NAMED:
         named.append((f"and {len(by_statement) - MOST_NAMED} more", "", "errors"))
     yield "bad", f"fails in every round: {len(by_statement)}", named
@@ -352,7 +351,7 @@ def _plan_blocks(decision: Decision) -> Iterator[Block]:
             "Another plan is not a worse one: the table above says how long it takes."
         )
         there = {plan.name: plan for plan in plans_of(decision.step.by_variant[variant])}
-        by_name = {one.name: one for one in own.statements}
+        by_name = {one.statement.name: one for one in own.statements}
         changed = sorted(own.plans, key=lambda name: _rank(by_name.get(name)))
         for name in changed:
             if shown == MOST_PLANS:
@@ -360,9 +359,11 @@ def _plan_blocks(decision: Decision) -> Iterator[Block]:
                 return
             shown += 1
             one = by_name.get(name)
-            said = f"{SAID[one.verdict.word]}: " if one is not None else ""
+            said = (
+                f"{SAID[one.verdict.word]}: {_short(one.statement.text)}" if one is not None else _short(name)
+            )
             both = {base: here[name], variant: there[name]}
-            yield both_plans(f"{said}{_short(text_of(name))}", both, base, variant, open=shown <= 3)
+            yield both_plans(said, both, base, variant, open=shown <= 3)
 
 
 def _of(part: int, whole: int) -> str:
@@ -467,7 +468,7 @@ def text(decision: Decision) -> str:
         if own.left_out:
             lines.append(f"  {left_out_rounds(own)}")
         lines += [
-            f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({_short(text_of(new.statement))})"
+            f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({_short(new.statement.text)})"
             for new in own.new_errors[:MOST_NAMED]
         ]
         for word in ORDER:
@@ -498,13 +499,13 @@ def text(decision: Decision) -> str:
 
 def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
     each = f"{numbers.milliseconds(one.base.mean)} → {numbers.milliseconds(one.other.mean)} ms"
-    plan = ", another plan" if one.name in own.plans else ""
+    plan = ", another plan" if one.statement.name in own.plans else ""
     if not one.verdict.decided:
-        yield f"{one.verdict.reason}: {_short(text_of(one.name))}"
+        yield f"{one.verdict.reason}: {_short(one.statement.text)}"
         return
     alone = one.alone.verdict if one.alone is not None else None
     beside = f"; alone {figures(alone)}" if alone is not None else ""
-    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {_short(text_of(one.name))}"
+    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {_short(one.statement.text)}"
 
 
 def record(decision: Decision, page: Path, report: Path) -> Json:
@@ -522,9 +523,9 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
                 "rounds_left_out": own.left_out,
                 "disturbance": own.disturbance,
                 "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
-                "new_errors": [vars(error) for error in own.new_errors],
-                "gone_errors": [vars(error) for error in own.gone_errors],
-                "apart_errors": [vars(error) for error in own.apart_errors],
+                "new_errors": [error.record() for error in own.new_errors],
+                "gone_errors": [error.record() for error in own.gone_errors],
+                "apart_errors": [error.record() for error in own.apart_errors],
             }
             for variant, own in decision.judged.items()
         ],
@@ -552,7 +553,7 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
 
 def _statement(one: StatementVerdict, own: Judged) -> Json:
     return {
-        "statement": text_of(one.name),
+        "statement": one.statement.text,
         **one.verdict.record(),
         "longer": one.longer,
         "base_share": one.base_share,
@@ -561,7 +562,7 @@ def _statement(one: StatementVerdict, own: Judged) -> Json:
         "seconds": one.other.mean,
         "calls": one.other.calls,
         "rounds": one.rounds,
-        "plan_changed": one.name in own.plans,
+        "plan_changed": one.statement.name in own.plans,
         "alone": None
         if one.alone is None
         else {

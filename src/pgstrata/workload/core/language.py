@@ -399,7 +399,7 @@ class Step:
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
     samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
-    alone: gives steps that execute single statements of this one with nothing beside them, for the names of
+    alone: gives steps that execute single statements of this one with nothing beside them, for the numbers of
     these statements and the seconds of an execution, in a folder for their files.
     single: gives a step that executes one recorded query of this one again and again, where queries are
     executed one at a time.
@@ -427,7 +427,7 @@ class Step:
     apart: bool = False
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
-    alone: Callable[[Mapping[str, float], Path], Mapping[str, AloneStatement]] | None = None
+    alone: Callable[[Mapping[int, float], Path], Mapping[int, AloneStatement]] | None = None
     single: SingleQueries | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
     summary: str = ""
@@ -455,10 +455,10 @@ class Step:
 @dataclass(frozen=True)
 class AloneStatement:
     """A statement of a step, to be executed with nothing beside it. step: does so many executions of it that
-    they are one turn, None where none can; name: what the step's events call it; why_not: why none can."""
+    they are one turn, None where none can; number: its own in the step's events; why_not: why none can."""
 
     step: Step | None
-    name: str
+    number: int = 0
     why_not: str = ""
 
 
