@@ -276,7 +276,7 @@ pub struct TlsSpec {
     pub certificate: Option<String>,
     #[serde(default)]
     pub key: Option<String>,
-    /// Of an encrypted key: PKCS #8, or the old way of PEM.
+    /// Of a key that is encrypted as PKCS #8.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
     pub key_password: Option<String>,

@@ -87,7 +87,7 @@ class TlsSpec(Written, frozen=True, kw_only=True, omit_defaults=True):
     """The client's own, with what leads to its authority."""
     key: str | None = None
     key_password: str | None = None
-    """Of an encrypted key: PKCS #8, or the old way of PEM."""
+    """Of a key that is encrypted as PKCS #8."""
     channel_binding: ChannelBinding = "prefer"
     sni: bool = True
     least_version: TlsVersion = "TLSv1.2"
