@@ -239,7 +239,7 @@ def _check_variant(variant: Variant, file: Path | None) -> None:
     check_spec(variant.server)
     _check_foreign(variant)
     check_initdb(variant.initdb)
-    check_storage(variant.data_dir, variant.wal_dir, variant.io_delay, variant.io_delay_by)
+    check_storage(variant.data_dir, variant.wal_dir, variant.io_delay)
     _check_replicas(variant)
     if variant.through is not None:
         managed = not variant.server.startswith("dsn:")

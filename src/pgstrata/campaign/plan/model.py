@@ -10,6 +10,7 @@ from msgspec import structs, to_builtins
 
 from pgstrata.campaign.checked import ChosenWorkload
 from pgstrata.campaign.study import Variant
+from pgstrata.server.cluster.delay import DELAYED_BY
 from pgstrata.server.cluster.replica import Replicas, settings_for
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
@@ -81,7 +82,7 @@ class PlannedVariant:
         return StorageRecord(
             data=PlaceRecord(folder=data) if data is not None else None,
             wal=PlaceRecord(folder=wal) if wal is not None else None,
-            delay=DelayRecord(seconds=delay.seconds, by=delay.by) if delay is not None else None,
+            delay=DelayRecord(seconds=delay.seconds, by=DELAYED_BY) if delay is not None else None,
         )
 
 

@@ -196,7 +196,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             keep=[name.lower() for name in campaign.spec.keep_settings],
         )
         through = find_through(spec.through, spec.pooler_settings)
-        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay, spec.io_delay_by)
+        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
         extensions = campaign.extensions_of(spec)
         replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (
