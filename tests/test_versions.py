@@ -66,8 +66,11 @@ ALLOWED = {
     ("traffic/captured.py", "version != VERSION"): NO_SERVER,
     ("traffic/logs/seconds.py", "len(ends) > 100000"): NO_SERVER,
     ("traffic/upgrade/campaign.py", "version not in there"): "versions that the user wrote into the question",
-    ("traffic/upgrade/servers.py", "server.version_num < base.version_num"): WORDS,
-    ("traffic/upgrade/servers.py", "major_of(version_number(version)) > major_of(server.version_num)"): WORDS,
+    ("traffic/upgrade/versions.py", "server.version_num < base.version_num"): WORDS,
+    (
+        "traffic/upgrade/versions.py",
+        "major_of(version_number(version)) > major_of(server.version_num)",
+    ): WORDS,
     ("workload/custom/archive.py", "version > max(_READ_BY)"): "the version of an archive's format",
     ("workload/custom/archive.py", "there[0].major >= needed"): (
         "the first pg_restore that reads a format, which its help does not tell"

@@ -119,7 +119,7 @@ def test_a_defect_is_a_sentence_too(call: Call, monkeypatch: pytest.MonkeyPatch)
     def broken(*unused: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("pgstrata.store.layout.Results.entries", broken)
+    monkeypatch.setattr("pgstrata.store.results_folder.Results.entries", broken)
     code, _, err = call("runs")
     assert code == 1
     assert err.startswith("error: unexpected ZeroDivisionError: oops")

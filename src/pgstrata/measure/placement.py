@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from pgstrata.campaign.study import Study
-from pgstrata.observe.placement import fastest_cpus
+from pgstrata.observe.cpus import fastest_cpus
 from pgstrata.store.record import Cpus
 from pgstrata.workload.core.language import Step
 

@@ -17,7 +17,7 @@ from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, Win
 from pgstrata.errors import DriverError
 from pgstrata.files import digests
 from pgstrata.measure.placement import pin
-from pgstrata.measure.record import sends_nothing, step_record
+from pgstrata.measure.step_records import sends_nothing, step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.store.record import StepRecord

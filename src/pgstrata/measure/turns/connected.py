@@ -92,11 +92,11 @@ class OwnTurns(ABC):
 
     @abstractmethod
     def moment(self, active: float) -> float:
-        """As `pgstrata.observe.step.OwnTime` has it."""
+        """As `pgstrata.observe.step_watch.OwnTime` has it."""
 
     @abstractmethod
     def passed(self, moment: float) -> float:
-        """As `pgstrata.observe.step.OwnTime` has it."""
+        """As `pgstrata.observe.step_watch.OwnTime` has it."""
 
     @abstractmethod
     def span(self, seconds: float) -> float:

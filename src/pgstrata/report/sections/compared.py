@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.observe.placement import sentence
+from pgstrata.observe.cpus import sentence
 from pgstrata.page.blocks import (
     Block,
     Cell,

@@ -15,7 +15,7 @@ from rich.console import Console
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
-from pgstrata.count.measure.two_servers import count_two
+from pgstrata.count.measure.counted_pair import count_two
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines

@@ -19,7 +19,7 @@ from pgstrata.traffic.captured import Header
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import NAME, seconds_of
 from pgstrata.traffic.upgrade.question import Question, is_version, server_of, spec_of
-from pgstrata.traffic.upgrade.servers import Servers
+from pgstrata.traffic.upgrade.versions import Servers
 from pgstrata.turns.model import COPIED_BYTES
 from pgstrata.turns.rounds import AROUND_ROUND_SECONDS
 

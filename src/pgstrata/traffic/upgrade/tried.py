@@ -28,7 +28,7 @@ from pgstrata.traffic.captured import MAGIC, Captured, Header
 from pgstrata.traffic.replay.statistics import capture_statistics
 from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.question import Question, spec_of
-from pgstrata.traffic.upgrade.servers import Servers, fit
+from pgstrata.traffic.upgrade.versions import Servers, fit
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
