@@ -39,7 +39,7 @@ Order = Literal["sequential", "shuffled", "interleaved"]
 
 
 def _stack(value: object) -> object:
-    """One fragment may be written without the brackets of a list."""
+    """One config file may be written without the brackets of a list."""
     return [value] if isinstance(value, str) else value
 
 

@@ -502,7 +502,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     built: BuiltRecord | None = None
 
 
-class FragmentRecord(Struct, frozen=True, kw_only=True):
+class ConfigFileRecord(Struct, frozen=True, kw_only=True):
     name: str
     text: str
 
@@ -510,7 +510,7 @@ class FragmentRecord(Struct, frozen=True, kw_only=True):
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A setting that a version does not take as it was written.
 
-    `to`, `to_value`: what was set instead; None where it was left out. `line`: of the fragment, from 1.
+    `to`, `to_value`: what was set instead; None where it was left out. `line`: of the config file, from 1.
     """
 
     name: str
@@ -523,10 +523,10 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ConfigRecord(Struct, frozen=True, kw_only=True):
-    """A stack of fragments, and what the version made of it."""
+    """A stack of config files, and what the version made of it."""
 
     name: str
-    fragments: tuple[FragmentRecord, ...]
+    fragments: tuple[ConfigFileRecord, ...]
     settings: dict[str, str]
     dropped: tuple[Change, ...]
     mapped: tuple[Change, ...]

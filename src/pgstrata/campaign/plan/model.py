@@ -55,7 +55,7 @@ class PlannedVariant:
         replicas = self.replicas_record()
         return {
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
-            "config": [fragment.whole_text for fragment in self.config.fragments],
+            "config": [config_file.whole_text for config_file in self.config.config_files],
             "settings": self.config.settings,
             "env": self.spec.env,
             "initdb": self.spec.initdb,

@@ -105,7 +105,7 @@ def _variants(results: RunSet) -> Table:
 
 
 def _config(record: RunRecord) -> str:
-    names = [fragment.name for fragment in record.config.fragments]
+    names = [config_file.name for config_file in record.config.fragments]
     return " + ".join(names) or record.config.name or "the server's own"
 
 

@@ -138,9 +138,9 @@ def _stack(question: Question, header: Header, results: Path) -> list[str]:
     most = header.most_sessions
     if most <= USUAL_CONNECTIONS:
         return stack
-    fragment = results.parent / "connections.conf"
-    fragment.write_text(f"max_connections = {most + 20}\n")
-    return [str(fragment.absolute()), *stack]
+    config_file = results.parent / "connections.conf"
+    config_file.write_text(f"max_connections = {most + 20}\n")
+    return [str(config_file.absolute()), *stack]
 
 
 def _check_after_load(question: Question, servers: Sequence[Server]) -> None:
