@@ -1,4 +1,4 @@
-"""How the participants of a block take turns, as the block sees it."""
+"""How the participants of a batch take turns, as the batch sees it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def waited_share(
 
 
 class OwnTurns(ABC):
-    """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its block does with them."""
+    """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its batch does with them."""
 
     cpus: Sequence[int] = ()
     """That driver and backends of all participants share; empty: left to the kernel."""
@@ -110,7 +110,7 @@ class OwnTurns(ABC):
 
 
 class BlockTurns(ABC):
-    """The turns of all participants in one block."""
+    """The turns of all participants in one batch."""
 
     own: Sequence[OwnTurns]
     """Those of each participant, in their order."""
@@ -138,7 +138,7 @@ class BlockTurns(ABC):
     @abstractmethod
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """What of a participant's windows or stretches makes pairs. counts: of the judged role, of which
-        there are so many clients; result: of the whole block."""
+        there are so many clients; result: of the whole batch."""
 
 
 __all__ = ["BlockTurns", "Counts", "MeasuredTurn", "OwnTurns"]

@@ -1,4 +1,4 @@
-"""One block of a step: all variants at the same time, each driver in its own turns.
+"""One batch of a step: all variants at the same time, each driver in its own turns.
 
 Connections stay open from turn to turn, so a turn may be as short as some milliseconds: shorter than
 what makes a shared machine quicker and slower, and both sides of a pair find it in the same state. Each
@@ -56,10 +56,10 @@ class _Work:
         return self.thread is not None and not self.thread.is_alive()
 
 
-class Block:
-    """Measures one block of a step of all participants. Made anew for each.
+class Batch:
+    """Measures one batch of a step of all participants. Made anew for each.
 
-    step: as long as the block; number: of the block, from 1; pairs: those of the blocks before it; turns: of
+    step: as long as the batch; number: of the batch, from 1; pairs: those of the batches before it; turns: of
     the participants, in their order.
     """
 
@@ -182,4 +182,4 @@ class Block:
         ]
 
 
-__all__ = ["Block"]
+__all__ = ["Batch"]
