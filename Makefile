@@ -31,7 +31,7 @@ help:
 	@echo "make test    run every test"
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2; in pieces with STATE=FOLDER HOURS=1)"
 	@echo "make check   formatters and linters"
-	@echo "make schemas write docs/driver-*.schema.json anew"
+	@echo "make schemas write docs/driver-*.schema.json anew, and from them Python's types and their reference"
 	@echo "make reference  write docs/reference/*.md anew from the program"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
 	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
@@ -82,11 +82,15 @@ format: setup
 	$(BIN)/ruff check --fix .
 	cargo fmt
 
-# The schemas of the driver's two dialects are made from its types; a test holds them equal.
+# The schemas of the driver's two dialects are made from its types, and Python's types and the reference from the
+# schemas; tests hold them equal.
 schemas:
 	cargo build --release --locked --bin pgstrata-driver
 	for dialect in spec events; do \
-	  target/release/pgstrata-driver schema $$dialect >docs/driver-$$dialect.schema.json || exit 1; done
+	  target/release/pgstrata-driver schema $$dialect >docs/driver-$$dialect.schema.json || exit 1; \
+	  $(BIN)/python -m pgstrata.driver.generate $$dialect >src/pgstrata/driver/$$dialect.py.new || exit 1; \
+	  mv src/pgstrata/driver/$$dialect.py.new src/pgstrata/driver/$$dialect.py; done
+	$(BIN)/python -m pgstrata.driver.reference >docs/reference/driver.md
 
 # The reference pages are made from the program, its models, types and schemas; tests hold them equal.
 reference: setup

@@ -19,7 +19,7 @@ from pgstrata.driver.events import Done, Failure
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Admin, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     args = parser.parse_args()
     server = acquire(args.server)
-    config = resolve([find_fragment("cached-by-pg", None)], server.version_num, 8 << 30)
+    config = resolve([find_config_file("cached-by-pg", None)], server.version_num, 8 << 30)
     for clients, rows, wanted in (
         (1, args.rows, {"l.i0", "l.x", "l.i1"}),
         (50, args.rows // 5, {"l.i0", "l.x", "l.i1"}),

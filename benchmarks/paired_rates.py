@@ -29,8 +29,8 @@ from client_cpu import Sample, Target, drive, pgbench, sysbench
 from peers import ROWS, options, serving
 from scipy.stats import t as student
 
+from pgstrata.driver.message import document
 from pgstrata.driver.path import find_driver
-from pgstrata.driver.spec import document
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
 from pgstrata.workload import catalog

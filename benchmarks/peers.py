@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.config.resolve import Fragment, resolve
+from pgstrata.server.config.resolve import ConfigFile, resolve
 from pgstrata.server.find.model import Server
 
 ROWS = 500_000
@@ -47,7 +47,7 @@ def serving(
     for peer in PEERS:
         if not shutil.which(peer):
             raise SystemExit(f"{peer} is not here: apt-get install {peer}")
-    config = resolve([Fragment("benchmark", text, None)], server.version_num, 16 << 30)
+    config = resolve([ConfigFile("benchmark", text, None)], server.version_num, 16 << 30)
     with (
         tempfile.TemporaryDirectory(prefix="pgs") as folder,
         Cluster(server, config, Path(folder) / "c", tcp=tls) as cluster,

@@ -26,7 +26,7 @@ from pgstrata.fulltext.options import FulltextOptions
 from pgstrata.fulltext.steps import Fulltext
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Admin, Step, Work, WorkContext
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     arguments = parser.parse_args()
     server = acquire(arguments.server)
-    config = resolve([find_fragment("default", None)], server.version_num, psutil.virtual_memory().total)
+    config = resolve([find_config_file("default", None)], server.version_num, psutil.virtual_memory().total)
     options = FulltextOptions(
         messages=2_000, shortest=20, indexes=("gin",), build="before", query_count=arguments.queries
     )

@@ -29,7 +29,7 @@ from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
 from pgstrata.tpcds import data, reference, schema, source
@@ -146,7 +146,7 @@ def main() -> None:
     arguments = parser.parse_args()
     options = TpcdsOptions(scale=arguments.scale)
     server = acquire(arguments.server)
-    config = resolve([find_fragment("default", None)], server.version_num, psutil.virtual_memory().total)
+    config = resolve([find_config_file("default", None)], server.version_num, psutil.virtual_memory().total)
     with own_cache() as place:
         with Cluster(server, config, place / "c") as cluster, Memory("of the load"):
             cluster.create()

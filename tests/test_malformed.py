@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from pgstrata.cli import main
+from pgstrata.driver.message import document
 from pgstrata.driver.path import find_driver
-from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.fulltext import queries
 from pgstrata.server.features import NEWEST
@@ -93,7 +93,7 @@ queries = "1-3 9"
 """
 
 FRAGMENT = """
-# a fragment
+# a config file
 shared_buffers = 25%RAM
 max_wal_size = 8GB
 wal_compression = lz4
@@ -173,7 +173,7 @@ def _campaigns(tmp_path: Path, capsys: Said) -> Try:
     return one
 
 
-def _fragments(tmp_path: Path, capsys: Said) -> Try:
+def _config_files(tmp_path: Path, capsys: Said) -> Try:
     file = tmp_path / "f.conf"
 
     def one(dice: random.Random) -> None:
@@ -184,7 +184,7 @@ def _fragments(tmp_path: Path, capsys: Said) -> Try:
         data = in_bytes(dice, "\n".join(lines).encode()) if dice.random() < 0.5 else "\n".join(lines).encode()
         file.write_bytes(data)
         version = dice.choice(("pg:9.6", "pg:12", "pg:17", "pg:18"))
-        asked(capsys, ["config", "explain", "f.conf", "--server", version], f"fragment {data!r}")
+        asked(capsys, ["config", "explain", "f.conf", "--server", version], f"config file {data!r}")
 
     return one
 
@@ -411,7 +411,7 @@ def malformed(kind: str, count: int, results: Path, tmp_path: Path, capsys: Said
         case "campaign":
             one = _campaigns(tmp_path, capsys)
         case "fragment":
-            one = _fragments(tmp_path, capsys)
+            one = _config_files(tmp_path, capsys)
         case "script":
             one = _scripts(tmp_path, capsys)
         case "spec":

@@ -73,8 +73,11 @@ ALLOWED = {
     ("traffic/upgrade/checklist/changes.py", "major_of(new) > major_of(version_number(newest))"): (
         "whether the table of changes knows a version at all"
     ),
-    ("traffic/upgrade/servers.py", "server.version_num < base.version_num"): WORDS,
-    ("traffic/upgrade/servers.py", "major_of(version_number(version)) > major_of(server.version_num)"): WORDS,
+    ("traffic/upgrade/versions.py", "server.version_num < base.version_num"): WORDS,
+    (
+        "traffic/upgrade/versions.py",
+        "major_of(version_number(version)) > major_of(server.version_num)",
+    ): WORDS,
     ("workload/custom/archive.py", "version > max(_READ_BY)"): "the version of an archive's format",
     ("workload/custom/archive.py", "there[0].major >= needed"): (
         "the first pg_restore that reads a format, which its help does not tell"

@@ -119,7 +119,7 @@ def test_a_defect_is_a_sentence_too(call: Call, monkeypatch: pytest.MonkeyPatch)
     def broken(*unused: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("pgstrata.store.layout.Results.entries", broken)
+    monkeypatch.setattr("pgstrata.store.results_folder.Results.entries", broken)
     code, _, err = call("runs")
     assert code == 1
     assert err.startswith("error: unexpected ZeroDivisionError: oops")
@@ -262,7 +262,7 @@ def test_workloads_lists_names_and_options(call: Call) -> None:
     assert named and named <= set(record["$defs"])
 
 
-def test_config_explain_says_what_a_version_makes_of_a_fragment(call: Call, tmp_path: Path) -> None:
+def test_config_explain_says_what_a_version_makes_of_a_config_file(call: Call, tmp_path: Path) -> None:
     (tmp_path / "mine.conf").write_text("work_mem = 8MB\nmax_wal_size = 4GB\nwal_compression = lz4\n")
     code, out, _ = call("config", "explain", "mine.conf", "--server", "pg:11")
     assert code == 0
@@ -278,10 +278,10 @@ def test_config_explain_says_what_a_version_makes_of_a_fragment(call: Call, tmp_
     assert "1" in err
 
 
-def test_config_list_names_the_shipped_fragments(call: Call) -> None:
-    fragments = json.loads(call("config", "list", "--format", "json")[1])
-    assert fragments
-    assert all(fragment["what it is"] for fragment in fragments)
+def test_config_list_names_the_shipped_config_files(call: Call) -> None:
+    config_files = json.loads(call("config", "list", "--format", "json")[1])
+    assert config_files
+    assert all(config_file["what it is"] for config_file in config_files)
 
 
 @pytest.mark.program

@@ -14,7 +14,8 @@ from pgstrata.count.measure.count import _length
 from pgstrata.count.measure.marks import Length, NotCountedError, apart, counted
 from pgstrata.count.measure.rows import cycles, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import CountedPhase, plan_steps, settings_for
-from pgstrata.driver.spec import LockstepSpec, document
+from pgstrata.driver.message import document
+from pgstrata.driver.spec import LockstepSpec
 from pgstrata.errors import ServerError
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.features import NEWEST
@@ -160,8 +161,10 @@ def test_roles_lose_their_rate_and_take_turns() -> None:
 
     fixed = FixedRate(10)
     roles = [role("query", None), role("insert", fixed), role("delete", fixed)]
-    made = counted(step(*roles, seconds=9.0, lockstep=[LockstepSpec(["insert", "delete"], 8)]), Length(1, 9))
-    assert made.step.lockstep == [LockstepSpec(["query", "insert", "delete"], 0)]
+    made = counted(
+        step(*roles, seconds=9.0, lockstep=[LockstepSpec(roles=["insert", "delete"], ahead=8)]), Length(1, 9)
+    )
+    assert made.step.lockstep == [LockstepSpec(roles=["query", "insert", "delete"], ahead=0)]
     assert {r.operations for r in made.step.roles} == {10}
     assert not counted(step(role("query", None), seconds=9.0), Length(1, 9)).step.lockstep
 

@@ -78,11 +78,11 @@ options = { rows = 1000, steps = ["point-query"] }
     assert found.campaign.spec.slice_seconds == 0.05
     for ours, theirs in zip(plan.runs, found.runs, strict=True):
         assert theirs.workload.all_options == ours.workload.all_options
-        assert [f.text for f in theirs.variant.config.fragments] == [
-            f.text for f in ours.variant.config.fragments
+        assert [f.text for f in theirs.variant.config.config_files] == [
+            f.text for f in ours.variant.config.config_files
         ]
-        assert [f.name for f in theirs.variant.config.fragments] == [
-            f.name for f in ours.variant.config.fragments
+        assert [f.name for f in theirs.variant.config.config_files] == [
+            f.name for f in ours.variant.config.config_files
         ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.fulltext import queries
 from pgstrata.fulltext.options import FulltextOptions

@@ -9,8 +9,11 @@ from pgstrata.judge.alone import AloneTurns, agreed, alone_in, judge_alone
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, compare
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
+from pgstrata.store.statement import Statement
 
 FIVE_PER_CENT = Criterion(0.05)
+
+S, T = Statement(1, "#1 s"), Statement(2, "#2 t")
 
 
 def turns(rate: float, count: int, *, seed: int, load: float | None = None) -> tuple[Slice, ...]:
@@ -22,7 +25,7 @@ def turns(rate: float, count: int, *, seed: int, load: float | None = None) -> t
 
 
 def records(slices: Sequence[Slice], reason: str = "") -> AloneRecords:
-    one = AloneRecord(name="#1 s", slices=tuple(slices), reason=reason)
+    one = AloneRecord(number=1, name="#1 s", slices=tuple(slices), reason=reason)
     return AloneRecords(statements=(one,), seconds=1.0, budget_seconds=60.0, most_statements=20)
 
 
@@ -36,7 +39,7 @@ def beside(factor: float) -> Verdict:
 def test_both_have_to_say_the_same() -> None:
     for factor, word in ((1.5, "slower"), (1.0, "unclear"), (0.7, "unclear")):
         both = records(turns(100, 20, seed=1)), records(turns(100 / factor, 20, seed=2)), 0.25
-        alone = alone_in("#1 s", [both], FIVE_PER_CENT)
+        alone = alone_in(S, [both], FIVE_PER_CENT)
         found = agreed(beside(1.4), alone)
         assert (found.word, found.aside) == (word, word == "unclear"), factor
         # Figures are those of the rounds, whatever the word.
@@ -47,10 +50,10 @@ def test_both_have_to_say_the_same() -> None:
 
 def test_what_was_not_executed_alone_is_not_known() -> None:
     nothing = records((), "the time for it was over (60.0 s)")
-    found = agreed(beside(1.4), alone_in("#1 s", [(nothing, nothing, 0.25)], FIVE_PER_CENT))
+    found = agreed(beside(1.4), alone_in(S, [(nothing, nothing, 0.25)], FIVE_PER_CENT))
     assert found.word == "unclear"
     assert found.reason.endswith(", and not executed alone: the time for it was over (60.0 s)")
-    other = agreed(beside(0.6), alone_in("#2 t", [(nothing, nothing, 0.25)], FIVE_PER_CENT))
+    other = agreed(beside(0.6), alone_in(T, [(nothing, nothing, 0.25)], FIVE_PER_CENT))
     assert other.reason.startswith("faster beside") and other.reason.endswith(", and not executed alone")
 
 
@@ -62,6 +65,6 @@ def test_few_or_disturbed_pairs_say_nothing() -> None:
     allowed = [(AloneTurns(one.slices, 0.95), AloneTurns(two.slices, 0.95)) for one, two in busy]
     assert judge_alone(allowed, FIVE_PER_CENT).word == "slower"
     sides = (records(few[0][0].slices), records(few[0][1].slices), 0.25)
-    found = agreed(beside(1.4), alone_in("#1 s", [sides], FIVE_PER_CENT))
+    found = agreed(beside(1.4), alone_in(S, [sides], FIVE_PER_CENT))
     assert found.word == "unclear"
     assert ", not known alone (" in found.reason and " in 8 pairs)" in found.reason

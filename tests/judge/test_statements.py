@@ -20,9 +20,16 @@ from pgstrata.judge.statements import (
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import Disturbance, Slice
+from pgstrata.store.statement import Statement
 from support.records import comparison_record, step_record, stored_run
 
 FIVE_PER_CENT = Criterion(0.05)
+
+
+def named(text: str) -> Statement:
+    """Returns the statement with this text, which has the same number on both sides."""
+    number = sum(text.encode())
+    return Statement(number, f"#{number} {text}")
 
 
 def rounds(
@@ -32,8 +39,8 @@ def rounds(
     dice = random.Random(seed)
     return {
         ("c", 1, number): {
-            name: Executions(100, errors, 100 * each * dice.lognormvariate(0, noise))
-            for name, each in seconds.items()
+            named(text): Executions(100, errors, 100 * each * dice.lognormvariate(0, noise))
+            for text, each in seconds.items()
         }
         for number in range(1, count + 1)
     }
@@ -44,7 +51,7 @@ BASE = {"much": 0.010, "little": 0.0001, "steady": 0.005}
 
 def judged(base: Rounds, other: Rounds, *, watched: bool = False) -> dict[str, str]:
     found = judge_statements(base, {"new": other}, watched=watched, criterion=FIVE_PER_CENT)["new"]
-    return {one.name: one.verdict.word for one in found}
+    return {one.statement.text: one.verdict.word for one in found}
 
 
 def test_the_slower_one_is_told_from_those_that_are_the_same() -> None:
@@ -55,12 +62,12 @@ def test_the_slower_one_is_told_from_those_that_are_the_same() -> None:
         watched=False,
         criterion=FIVE_PER_CENT,
     )["new"]
-    words = {one.name: one.verdict.word for one in found}
+    words = {one.statement.text: one.verdict.word for one in found}
     assert words == {"much": "same", "little": "slower", "steady": "same"}
-    slow = next(one for one in found if one.name == "little")
+    slow = next(one for one in found if one.statement.text == "little")
     assert 3.5 < slow.longer < 4.6 and slow.rounds == 12
     # By share of the time: what is little stays behind, whatever became of it.
-    assert [one.name for one in found] == ["much", "steady", "little"]
+    assert [one.statement.text for one in found] == ["much", "steady", "little"]
     assert abs(sum(one.base_share for one in found) - 1) < 1e-9
 
 
@@ -84,13 +91,15 @@ def test_a_statement_that_fails_on_one_side_is_not_faster() -> None:
     """Refusing it takes less time than doing it."""
     quick = rounds({**BASE, "much": 0.0001}, 12, seed=2)
     broken = {
-        key: {**own, "much": own["much"]._replace(errors=100)}
+        key: {**own, named("much"): own[named("much")]._replace(errors=100)}
         for key, own in rounds({**BASE, "much": 0.0001}, 12, seed=2).items()
     }
     base = rounds(BASE, 12, seed=1)
     assert judged(base, quick)["much"] == "faster"
     (much,) = [
-        one for one in judge_statements(base, {"new": broken}, watched=False)["new"] if one.name == "much"
+        one
+        for one in judge_statements(base, {"new": broken}, watched=False)["new"]
+        if one.statement.text == "much"
     ]
     assert much.verdict.word == "unclear" and much.verdict.aside
     assert "failed 1,200 of 1,200 times" in much.verdict.reason
@@ -101,7 +110,7 @@ def test_what_only_one_side_was_asked() -> None:
     other = rounds({"much": 0.01, "new": 0.01}, 12, seed=2)
     words = judged(base, other)
     assert words["little"] == words["steady"] == words["new"] == "unclear"
-    assert totals(other)["new"].calls == 1200
+    assert totals(other)[named("new")].calls == 1200
 
 
 def test_among_many_statements_few_are_false_alarms() -> None:
@@ -116,9 +125,12 @@ def test_among_many_statements_few_are_false_alarms() -> None:
 
 
 def test_measuring_goes_on_for_what_weighs_and_not_for_trifles() -> None:
-    quiet = {"much": 0.01, "trifle": 0.00001}
+    quiet, trifle = {"much": 0.01, "trifle": 0.00001}, named("trifle")
     base = {
-        key: {**own, "trifle": own["trifle"]._replace(seconds=own["trifle"].seconds * (4 if n % 2 else 0.25))}
+        key: {
+            **own,
+            trifle: own[trifle]._replace(seconds=own[trifle].seconds * (4 if n % 2 else 0.25)),
+        }
         for n, (key, own) in enumerate(rounds(quiet, 30, seed=1, noise=0.01).items())
     }
     other = rounds(quiet, 30, seed=2, noise=0.01)
@@ -141,7 +153,7 @@ def test_disturbed_rounds_are_in_no_figure() -> None:
     )
     assert {one.verdict.word for one in found["new"]} == {"same"}
     assert {one.rounds for one in found["new"]} == {9}
-    much = next(one for one in found["new"] if one.name == "much")
+    much = next(one for one in found["new"] if one.statement.text == "much")
     assert much.other.calls == 900 and 0.0098 < much.other.mean < 0.0102
     # Where none would be left, figures are of all; whether they say something is for the step to tell.
     reason = "other programs used 71% of the CPUs, and more than 25% in 12 of 12 rounds"

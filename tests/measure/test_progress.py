@@ -33,7 +33,7 @@ def second(number: int, operations: int = 1000) -> Second:
     counts: dict[str, Any] = dict.fromkeys(("transactions", "statements", "rows", "errors", "retries"), 0)
     times: dict[str, Any] = dict.fromkeys(("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max"), 0.0)
     role = RoleSecond(name="query", operations=operations, histogram="", **counts, **times)
-    return Second(number, 1.0, [role])
+    return Second(second=number, seconds=1.0, roles=[role])
 
 
 def record(**more: Any) -> StepRecord:

@@ -17,7 +17,7 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.progress import BuildProgress
 from pgstrata.server.find.recipe import SHIPPED, Build
 from pgstrata.source.build import build
-from pgstrata.source.cache import built, clear_builds, failures, folder_of
+from pgstrata.source.build_cache import built, clear_builds, failures, folder_of
 from pgstrata.source.tree import tree_of_folder
 from support.program import environment, living_in
 from support.tree import CONFIGURE, MAIN, small_tree

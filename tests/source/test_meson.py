@@ -10,7 +10,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.server.find.recipe import SHIPPED, Build
 from pgstrata.source.build import build
-from pgstrata.source.cache import failures
+from pgstrata.source.build_cache import failures
 from pgstrata.source.tree import tree_of_folder
 from support.tree import CONFIGURE, small_tree
 

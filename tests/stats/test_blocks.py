@@ -59,7 +59,9 @@ def test_few_blocks_are_no_ground_for_a_word() -> None:
     for blocks in (1, 4, 7):
         base, other, sizes = drawn(dice, blocks, 200, by_chance=0.0, effect=-0.3)
         found = verdict.compare(base, other, sizes)
-        assert found.word == "unclear" and f"{blocks} blocks" in found.reason and "at least 8" in found.reason
+        assert (
+            found.word == "unclear" and f"{blocks} batches" in found.reason and "at least 8" in found.reason
+        )
     assert verdict.compare(*drawn(dice, 8, 200, by_chance=0.0, effect=-0.3)).word == "slower"
 
 
@@ -71,7 +73,7 @@ def test_blocks_that_disagree_are_no_ground_for_a_difference() -> None:
     levels = np.array([-0.30, -0.31, -0.29, -0.30, -0.32, -0.30, -0.31, -0.29, 0.02, 0.03])
     found = verdict.compare(base, other * np.exp(np.repeat(levels, 100)), sizes)
     assert found.high < 1
-    assert (found.word, found.reason) == ("unclear", "only 8 of 10 blocks agree on the direction")
+    assert (found.word, found.reason) == ("unclear", "only 8 of 10 batches agree on the direction")
 
 
 def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pgstrata.driver.events import Second
 from pgstrata.judge.sla import sla
-from pgstrata.measure.record import series_rows
+from pgstrata.measure.step_records import series_rows
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store import RunBuilder

@@ -30,7 +30,7 @@ from pgstrata.files.bounded import BoundError
 from pgstrata.fulltext.corpus import sources
 from pgstrata.judge.stacks import in_samples, shares
 from pgstrata.report.flames import stacks_in
-from pgstrata.server.config.conf_file import Fragment, assignments, with_included
+from pgstrata.server.config.conf_file import ConfigFile, assignments, with_included
 from pgstrata.server.config.resolve import explain
 from pgstrata.source.patch import apply_patch
 from pgstrata.store import Results, histogram
@@ -183,7 +183,7 @@ def _dumps(folder: Path) -> Try:
 
 # --- configuration ----------------------------------------------------------------------------
 
-CONFIGURATION = """# a fragment
+CONFIGURATION = """# a config file
 shared_buffers = 25%RAM
 max_wal_size = 8GB
 checkpoint_timeout = '30min'
@@ -225,9 +225,9 @@ def _configurations(folder: Path) -> Try:
         text = in_bytes(dice, "\n".join(lines).encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
         file.write_text(text)
         with refused(shown(text.encode())):
-            fragment = with_included(Fragment("f.conf", text, file))
-            assignments(fragment)
-            explain([fragment], dice.choice((90600, 120000, 170000)), 1 << 30)
+            config_file = with_included(ConfigFile("f.conf", text, file))
+            assignments(config_file)
+            explain([config_file], dice.choice((90600, 120000, 170000)), 1 << 30)
 
     return one
 

@@ -21,8 +21,8 @@ from pgstrata.store.read import read_run
 from pgstrata.store.record import (
     Change,
     Circumstances,
+    ConfigFileRecord,
     ConfigRecord,
-    FragmentRecord,
     Host,
     RunFailure,
     ServerRecord,
@@ -87,7 +87,7 @@ def make_run(
     build: str = "--with-icu --with-lz4",
     host: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
-    fragment: str = "base-cached",
+    config_file: str = "base-cached",
     seed: int = 1,
 ) -> Path:
     """One finished run of the Insert Benchmark; `managed=False` as on a server somebody else runs."""
@@ -129,7 +129,7 @@ def make_run(
             ),
             config=ConfigRecord(
                 name=config,
-                fragments=(FragmentRecord(name=fragment, text="shared_buffers = 25%RAM\n"),),
+                fragments=(ConfigFileRecord(name=config_file, text="shared_buffers = 25%RAM\n"),),
                 settings={"shared_buffers": "4GB", "max_wal_size": "8GB"},
                 dropped=() if _version_num(version) >= 140000 else (dropped,),
                 mapped=(),

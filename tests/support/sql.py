@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pgstrata.driver.spec import StepSpec, document
+from pgstrata.driver.message import document
+from pgstrata.driver.spec import StepSpec
 
 Json = dict[str, Any]
 

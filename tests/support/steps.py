@@ -19,7 +19,7 @@ from pgstrata.driver.spec import Connection, EngineChoice
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.config.resolve import Fragment, resolve
+from pgstrata.server.config.resolve import ConfigFile, resolve
 from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 
@@ -64,7 +64,7 @@ def running(server: Server, more: str = "") -> Iterator[Cluster]:
     """A cluster with pg_stat_statements; it and its folder are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
     folder.chmod(0o755)
-    config = resolve([Fragment("test", CONF + more, None)], server.version_num, 1 << 30)
+    config = resolve([ConfigFile("test", CONF + more, None)], server.version_num, 1 << 30)
     try:
         with Cluster(server, config, folder / "c") as cluster:
             cluster.create()

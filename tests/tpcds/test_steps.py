@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pgstrata.driver.events import SqlError, StatementDone
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import ServerError
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.features import NEWEST
@@ -165,8 +165,18 @@ def test_texts_reach_the_driver_as_they_are() -> None:
 
 
 def event(name: str, seconds: float, client: int = 0, sqlstate: str = "") -> StatementDone:
-    error = SqlError(sqlstate, f"state {sqlstate}") if sqlstate else None
-    return StatementDone("query", client, name, 0.0, seconds, None, 1, error, None)
+    error = SqlError(sqlstate=sqlstate, message=f"state {sqlstate}") if sqlstate else None
+    return StatementDone(
+        role="query",
+        client=client,
+        name=name,
+        start=0.0,
+        seconds=seconds,
+        planning_seconds=None,
+        rows=1,
+        error=error,
+        result=None,
+    )
 
 
 def test_a_query_over_its_limit_counts_twice_and_a_rejected_one_not_at_all(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.features import Features
 from pgstrata.workload import catalog

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.server.features import NEWEST
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.sysbench.steps import ALL

@@ -17,6 +17,7 @@ use crate::spec::VERSION;
 #[schemars(deny_unknown_fields)]
 pub enum Event {
     /// Connections are open and statements are prepared.
+    #[schemars(title = "Ready")]
     Ready {
         #[schemars(extend("const" = VERSION))]
         version: u32,
@@ -30,11 +31,13 @@ pub enum Event {
         roles: Vec<ReadyRole>,
     },
     /// The warm-up is over: the clock of the step starts.
+    #[schemars(title = "Measuring")]
     Measuring {
         /// Seconds since 1970.
         unix_time: f64,
     },
     /// Once per second and in order.
+    #[schemars(title = "Second")]
     Second {
         /// From 0.
         second: u64,
@@ -44,17 +47,21 @@ pub enum Event {
         roles: Vec<RoleSecond>,
     },
     /// All connections of the role that `frozen` names have ended this stretch.
+    #[schemars(title = "Stretch")]
     Stretch {
         /// From 0.
         number: u64,
     },
     /// All connections have left a slice that was given: what was under way in it has ended.
+    #[schemars(title = "SliceEnded")]
     Slice {
         /// From 0, the warm-up's with them.
         number: u64,
     },
+    #[schemars(title = "StatementDone")]
     Statement(StatementDone),
     /// Totals. Connections are still open.
+    #[schemars(title = "Done")]
     Done {
         #[schemars(range(min = 0.0))]
         seconds: f64,
@@ -64,6 +71,7 @@ pub enum Event {
         driver_peak_rss_bytes: u64,
         roles: Vec<RoleDone>,
     },
+    #[schemars(title = "Failure")]
     Error(Failure),
 }
 
@@ -140,8 +148,10 @@ pub struct Connects {
     pub seconds: f64,
 }
 
-/// A window or stretch: number, operations, busy seconds, CPU seconds run and waited for.
-pub type TurnTotals = (u64, u64, f64, Option<(f64, f64)>);
+/// A window or stretch: number from 0, operations, seconds of all connections added up, and the CPU seconds in
+/// which their processes ran, and were ready and waited for a CPU (null where these are not known).
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TurnTotals(pub u64, pub u64, pub f64, pub Option<(f64, f64)>);
 
 /// What one role did in one second.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -158,13 +168,13 @@ pub struct RoleSecond {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
+    #[schemars(extend("default" = Outcomes::default()))]
     pub outcomes: Outcomes,
     /// Of a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayLag>,
-    /// Measured windows, or stretches, that have ended since the last event: number from 0, operations,
-    /// seconds of all connections added up, and those in which their processes ran, and were ready and waited
-    /// for a CPU (null where that is not known). More than one of the same number is to be added up.
+    /// Measured windows, or stretches, that have ended since the last event. More than one of the same number
+    /// is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<TurnTotals>,
 }
@@ -184,11 +194,13 @@ pub struct RoleDone {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
+    #[schemars(extend("default" = Outcomes::default()))]
     pub outcomes: Outcomes,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replayed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connects: Option<Connects>,
+    /// In the order of the scripts.
     pub statements_by_name: Vec<StatementTotals>,
     /// Where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -259,6 +271,8 @@ pub struct Replayed {
 #[schemars(deny_unknown_fields)]
 pub struct ReplayFailure {
     /// As in `statements_by_name`.
+    pub number: u32,
+    /// The `name` there.
     pub statement: String,
     /// SQLSTATE in the original; null where it succeeded.
     pub then: Option<String>,
@@ -277,6 +291,7 @@ pub struct ScriptTotals {
     pub errors: u64,
     pub retries: u64,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
+    #[schemars(extend("default" = Outcomes::default()))]
     pub outcomes: Outcomes,
     /// Mean latency in seconds.
     pub mean: f64,
@@ -290,6 +305,10 @@ pub struct ScriptTotals {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StatementTotals {
+    /// Of a replay: its number in the header of the captured file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Of a replay: the number and the beginning of the statement, `#3 SELECT …`.
     pub name: String,
     pub count: u64,
     /// Those after which the transaction was tried again included.
@@ -315,6 +334,7 @@ pub struct StatementDone {
     /// failed before.
     pub planning_seconds: Option<f64>,
     pub rows: u64,
+    /// The server's error, or null.
     pub error: Option<SqlError>,
     /// File in `results_dir` that has the rows.
     pub result: Option<String>,
@@ -345,6 +365,7 @@ pub enum FailureKind {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Failure {
+    /// Which part failed.
     pub kind: FailureKind,
     /// What is wrong, in a sentence.
     #[schemars(length(min = 1))]

@@ -178,6 +178,8 @@ impl Counters {
 pub struct RoleRecord {
     name: String,
     statement_names: Vec<String>,
+    /// Its statements are those of a captured file, in their order.
+    numbered: bool,
     /// How many of the statements belong to each script, in their order; empty where there is only one.
     scripts: Vec<usize>,
     /// Whether transactions begin at intended times.
@@ -202,14 +204,15 @@ impl RoleRecord {
     }
 
     /// Of a role that is no script's: its name, and those of its statements.
-    pub fn named(name: String, statement_names: Vec<String>) -> RoleRecord {
-        RoleRecord::new(name, statement_names)
+    pub fn replayed(name: String, statement_names: Vec<String>) -> RoleRecord {
+        RoleRecord { numbered: true, ..RoleRecord::new(name, statement_names) }
     }
 
     fn new(name: String, statement_names: Vec<String>) -> RoleRecord {
         RoleRecord {
             name,
             statement_names,
+            numbered: false,
             scripts: Vec::new(),
             paced: false,
             reconnects: false,
@@ -278,7 +281,7 @@ impl RoleRecord {
             let rest = counters.windows.split_off(&before);
             let ended = std::mem::replace(&mut counters.windows, rest);
             windows.extend(ended.into_iter().map(|(number, turn)| {
-                (
+                TurnTotals(
                     number,
                     turn.operations,
                     clock::seconds(turn.busy),
@@ -312,15 +315,17 @@ impl RoleRecord {
                 sum.max = sum.max.max(stat.max);
             }
         }
-        let statements_by_name = self.statement_names.iter().zip(sums).map(|(name, s)| StatementTotals {
-            name: name.clone(),
-            count: s.count,
-            errors: s.errors,
-            retries: s.retries,
-            rows: s.rows,
-            seconds_total: clock::seconds(s.total),
-            seconds_max: clock::seconds(s.max),
-        });
+        let statements_by_name =
+            self.statement_names.iter().zip(sums).enumerate().map(|(number, (name, s))| StatementTotals {
+                number: self.numbered.then_some(number as u32),
+                name: name.clone(),
+                count: s.count,
+                errors: s.errors,
+                retries: s.retries,
+                rows: s.rows,
+                seconds_total: clock::seconds(s.total),
+                seconds_max: clock::seconds(s.max),
+            });
         RoleDone {
             name: self.name.clone(),
             counts: self.total.counts,

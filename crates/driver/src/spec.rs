@@ -1,6 +1,8 @@
 //! What the driver is told: one JSON document, described in `docs/reference/driver.md`.
 //!
-//! `docs/driver-spec.schema.json` is made from these types, their comments included.
+//! `docs/driver-spec.schema.json` is made from these types, their comments included, and Python's types from it.
+//! Four keywords tell it how pgstrata writes them: `x-step`, what a step says of itself; `x-short`, an object whose
+//! defaults are left out; `x-written`, a key of it that is written always; `writeOnly`, a secret.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +19,38 @@ const NAME: &str = r"^\w+$";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
+    /// Name of the step, for people who read the spec.
+    #[expect(dead_code, reason = "for people who read the stored spec")]
+    #[schemars(extend("x-step" = true))]
+    step: String,
+    /// Measured seconds; null: until every client with `operations` has finished.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(extend("x-step" = true))]
+    pub seconds: Option<f64>,
+    /// Run before the clock starts; nothing of it is counted.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-step" = true))]
+    pub warmup_seconds: f64,
+    /// Integer variables that all roles of one client index share.
+    #[serde(default)]
+    #[schemars(extend("uniqueItems" = true))]
+    #[schemars(extend("x-step" = true))]
+    pub shared: Vec<String>,
+    #[serde(default)]
+    #[schemars(extend("x-step" = true))]
+    pub lockstep: Vec<LockstepSpec>,
+    /// A captured file instead of roles.
+    #[serde(default)]
+    #[schemars(extend("x-step" = true))]
+    pub replay: Option<ReplaySpec>,
+    /// At least one, or none where there is a replay.
+    #[schemars(extend("x-step" = true))]
+    pub roles: Vec<RoleSpec>,
     /// Of both dialects.
     #[expect(dead_code, reason = "checked before the rest is read")]
     #[schemars(extend("const" = VERSION))]
     version: u32,
-    /// Name of the step, for people who read the spec.
-    #[expect(dead_code, reason = "for people who read the stored spec")]
-    step: String,
     pub connection: Connection,
     /// Of all random streams; each connection derives its own.
     #[serde(default)]
@@ -33,30 +60,9 @@ pub struct Spec {
     /// Threads of the multiplexing engine; 0 lets the driver choose.
     #[serde(default)]
     pub threads: usize,
-    /// Run before the clock starts; nothing of it is counted.
-    #[serde(default)]
-    #[schemars(range(min = 0.0))]
-    pub warmup_seconds: f64,
-    /// Measured seconds; null: until every client with `operations` has finished.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub seconds: Option<f64>,
-    /// Longest time that statements under way at the end of the step may still take.
-    #[serde(default = "ten_minutes")]
-    #[schemars(range(min = 0.0))]
-    pub overtime_seconds: f64,
-    /// Longest time that answers may go on arriving after the end of the step; null: `overtime_seconds`.
-    #[serde(default)]
-    #[schemars(range(min = 0.0))]
-    pub answer_overtime_seconds: Option<f64>,
     /// Folder that receives the rows of recorded statements.
     #[serde(default)]
     pub results_dir: Option<String>,
-    /// Integer variables that all roles of one client index share.
-    #[serde(default)]
-    #[schemars(extend("uniqueItems" = true))]
-    pub shared: Vec<String>,
-    #[serde(default)]
-    pub lockstep: Vec<LockstepSpec>,
     /// What values of the local time are instead, `YYYY-MM-DD HH:MM:SS`: the same rows at any time of day.
     #[serde(default)]
     #[schemars(regex(pattern = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$"))]
@@ -76,11 +82,14 @@ pub struct Spec {
     /// A line for each transaction, as pgbench writes it.
     #[serde(default)]
     pub log: Option<LogSpec>,
-    /// A captured file instead of roles.
+    /// Longest time that statements under way at the end of the step may still take.
+    #[serde(default = "ten_minutes")]
+    #[schemars(range(min = 0.0))]
+    pub overtime_seconds: f64,
+    /// Longest time that answers may go on arriving after the end of the step; null: `overtime_seconds`.
     #[serde(default)]
-    pub replay: Option<ReplaySpec>,
-    /// At least one, or none where there is a replay.
-    pub roles: Vec<RoleSpec>,
+    #[schemars(range(min = 0.0))]
+    pub answer_overtime_seconds: Option<f64>,
 }
 
 /// How a driver that is stopped now and then knows its time.
@@ -143,15 +152,31 @@ fn whole() -> f64 {
 /// The server.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-short" = true))]
 pub struct Connection {
     /// Host name or address; the folder of a Unix socket (begins with `/`), or an abstract one (`@`).
     pub host: String,
+    /// As libpq's.
     #[schemars(range(min = 1))]
     pub port: u16,
+    /// As libpq's.
     pub user: String,
+    /// As libpq's.
     pub database: String,
     #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
+    /// What the server may ask for; null: everything over a Unix socket or TLS, elsewhere nothing that lets
+    /// the password out.
+    #[serde(default)]
+    pub auth: Option<Vec<AuthMethod>>,
+    /// Longest time from the first call to the first ReadyForQuery, for each connection.
+    #[serde(default = "half_a_minute")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub connect_timeout_seconds: f64,
+    #[serde(default)]
+    pub keepalives: Keepalives,
+    /// null: `pgstrata`.
     #[serde(default)]
     pub application_name: Option<String>,
     /// Command-line options of the session, as libpq's `options`: `-c work_mem=6MB`.
@@ -160,16 +185,6 @@ pub struct Connection {
     /// Settings of the session that libpq takes from the environment: datestyle, timezone, geqo.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
-    /// Longest time from the first call to the first ReadyForQuery, for each connection.
-    #[serde(default = "half_a_minute")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub connect_timeout_seconds: f64,
-    /// What the server may ask for; null: everything over a Unix socket or TLS, elsewhere nothing that lets
-    /// the password out.
-    #[serde(default)]
-    pub auth: Option<Vec<AuthMethod>>,
-    #[serde(default)]
-    pub keepalives: Keepalives,
     /// null: the network reads along.
     #[serde(default)]
     pub tls: Option<TlsSpec>,
@@ -246,6 +261,7 @@ impl AuthMethod {
 /// TLS with the server, in libpq's terms. Files are PEM.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-short" = true))]
 pub struct TlsSpec {
     /// The server as it was asked for: what goes out as SNI, and what its certificate must name.
     pub server_name: String,
@@ -263,8 +279,9 @@ pub struct TlsSpec {
     pub certificate: Option<String>,
     #[serde(default)]
     pub key: Option<String>,
-    /// Of an encrypted key: PKCS #8, or the old way of PEM.
+    /// Of a key that is encrypted as PKCS #8.
     #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
     pub key_password: Option<String>,
     #[serde(default)]
     pub channel_binding: ChannelBinding,
@@ -297,7 +314,7 @@ pub enum TlsMode {
 }
 
 /// How TLS begins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TlsNegotiation {
     /// The server is asked first whether it can.
@@ -308,7 +325,7 @@ pub enum TlsNegotiation {
 }
 
 /// Whether SCRAM proves that nobody stands between.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelBinding {
     Disable,
@@ -318,7 +335,7 @@ pub enum ChannelBinding {
     Require,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum TlsVersion {
     #[serde(rename = "TLSv1.2")]
     V1_2,
@@ -329,6 +346,7 @@ pub enum TlsVersion {
 /// How TCP finds out that nobody is there any more; as libpq's parameters, the system's where none is given.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-short" = true))]
 pub struct Keepalives {
     #[serde(default = "yes")]
     pub on: bool,
@@ -354,7 +372,7 @@ impl Default for Keepalives {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
     /// What fits the step and the kernel.
@@ -390,7 +408,7 @@ pub struct WindowsSpec {
 }
 
 /// Protocol of a statement.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     #[default]
@@ -400,7 +418,7 @@ pub enum Mode {
 }
 
 /// Prepare before the barrier, or at first use as pgbench does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Prepare {
     #[default]
@@ -409,7 +427,7 @@ pub enum Prepare {
 }
 
 /// What one operation of a role is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OperationUnit {
     #[default]
@@ -421,6 +439,7 @@ pub enum OperationUnit {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleSpec {
+    /// `insert`, `delete`, `query`, …
     #[schemars(length(min = 1))]
     pub name: String,
     /// Connections.
@@ -429,6 +448,7 @@ pub struct RoleSpec {
     /// Where they lead; null: where all others do.
     #[serde(default)]
     pub connection: Option<Connection>,
+    /// Protocol of its statements, unless a statement has another.
     #[serde(default)]
     pub mode: Mode,
     #[serde(default)]
@@ -442,6 +462,7 @@ pub struct RoleSpec {
     /// Whether pgbench scripts may start programs (`\shell`, `\setshell`).
     #[serde(default)]
     pub allow_shell: bool,
+    /// The unit of an operation.
     #[serde(default)]
     pub counts: OperationUnit,
     /// Transactions per client, then the client is finished; null: until the step ends.
@@ -467,6 +488,7 @@ pub struct RoleSpec {
     /// Once per connection, before the barrier.
     #[serde(default)]
     pub start: Vec<OpSpec>,
+    /// A transaction is one of them, drawn by weight.
     #[schemars(length(min = 1))]
     pub scripts: Vec<ScriptSpec>,
 }
@@ -489,11 +511,12 @@ pub struct RateSpec {
     /// Transactions per second for each client.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub per_client: f64,
+    /// Equal distances, or a Poisson process.
     #[serde(default)]
     pub arrivals: Arrivals,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
     #[default]
@@ -581,13 +604,16 @@ pub struct SetSpec {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-short" = true))]
 pub struct SqlSpec {
+    /// Its text, in parts.
     #[schemars(length(min = 1))]
     pub sql: Vec<PieceSpec>,
     /// What its figures are kept under.
     #[serde(default)]
+    #[schemars(extend("x-written" = true))]
     pub name: String,
-    /// Null: that of the role.
+    /// null: that of the role.
     #[serde(default)]
     pub mode: Option<Mode>,
     /// Whether it counts in operations, statements and rows.
@@ -606,11 +632,12 @@ pub struct SqlSpec {
     /// Each execution becomes an event.
     #[serde(default)]
     pub record: bool,
+    /// `record`: note the message and go on; only with `record`.
     #[serde(default)]
     pub on_error: OnError,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
     #[default]
@@ -646,12 +673,13 @@ pub struct CopyFileSpec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EverySpec {
+    /// Does `ops` at every n-th time it is reached.
     #[schemars(range(min = 1))]
     pub every: u64,
-    pub ops: Vec<OpSpec>,
     /// Also the first time.
     #[serde(default)]
     pub first: bool,
+    pub ops: Vec<OpSpec>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -675,7 +703,7 @@ pub struct SleepSpec {
     pub unit: Unit,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     Us,
@@ -711,7 +739,7 @@ pub enum PieceSpec {
     Repeat(RepeatPiece),
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParamType {
     Int4,
@@ -739,6 +767,7 @@ pub struct SplicePiece {
     /// An expression of pgbench's language.
     #[schemars(length(min = 1))]
     pub text: String,
+    /// Smallest value; a statement is prepared for each value up to `to`.
     pub from: i64,
     pub to: i64,
 }
@@ -772,6 +801,7 @@ pub struct FillSpec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NowPiece {
+    /// Local time as `YYYY-MM-DD HH:MM:SS`, one value per statement.
     #[expect(dead_code, reason = "there is one unit so far")]
     now: NowUnit,
 }
@@ -785,6 +815,7 @@ pub enum NowUnit {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatPiece {
+    /// The parts of `of` n times, values drawn anew each time.
     #[schemars(range(min = 1))]
     pub repeat: u32,
     pub of: Vec<PieceSpec>,

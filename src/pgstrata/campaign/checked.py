@@ -40,7 +40,7 @@ class Campaign(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of fragments, trees and patches start."""
+        """Where relative paths of config files, trees and patches start."""
         return self.file.parent if self.file else Path.cwd()
 
     def extensions_of(self, variant: Variant) -> tuple[str, ...]:

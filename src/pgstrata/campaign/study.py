@@ -28,7 +28,6 @@ from pgstrata.campaign.named_servers import named_server
 from pgstrata.campaign.problems import explain
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.files.user_files import shown
-from pgstrata.server.cluster.delay import DelayedBy
 from pgstrata.server.config.resolve import is_setting
 from pgstrata.server.connect.poolers import KINDS
 from pgstrata.server.find.recipe import DEFAULT
@@ -40,7 +39,7 @@ Order = Literal["sequential", "shuffled", "interleaved"]
 
 
 def _stack(value: object) -> object:
-    """One fragment may be written without the brackets of a list."""
+    """One config file may be written without the brackets of a list."""
     return [value] if isinstance(value, str) else value
 
 
@@ -253,13 +252,6 @@ class Variant(BuildKeys):
         max_length=100,
         description=(
             'Additional time of each wait for the disk, for example `"2ms"` (docs/guides/storage.md).'
-        ),
-    )
-    io_delay_by: DelayedBy | None = Field(
-        default=None,
-        description=(
-            "`device`: the kernel's device mapper, below the page cache; needs root. `library`: "
-            "above it. Default: the device where the kernel can make the delay, else the library."
         ),
     )
     replicas: int = Field(

@@ -29,9 +29,9 @@ def list_(format: Annotated[Format, typer.Option("--format", help="How to print.
       pgstrata config list
     """
     from pgstrata.cli.output import print_rows
-    from pgstrata.server.config.resolve import shipped_fragments
+    from pgstrata.server.config.resolve import shipped_config_files
 
-    rows = [[fragment.name, summary_of(fragment.text)] for fragment in shipped_fragments()]
+    rows = [[config_file.name, summary_of(config_file.text)] for config_file in shipped_config_files()]
     # `fragment` is a public key of the forms that programs read
     name = "config file" if format is Format.table else "fragment"
     print_rows([name, "what it is"], rows, format)
@@ -47,7 +47,7 @@ def summary_of(text: str) -> str:
 
 @app.command("explain")
 def explain(
-    fragments: Annotated[
+    config_files: Annotated[
         list[str], typer.Argument(metavar="CONFIG…", help="Names, .conf files or settings; later ones win.")
     ],
     server: Annotated[str, typer.Option("--server", metavar="SPEC", help="pg:11, path:DIR, …")],
@@ -66,19 +66,19 @@ def explain(
 
     from pgstrata.cli.output import print_json
     from pgstrata.server.config.classes import check_keep
-    from pgstrata.server.config.resolve import find_fragment, resolve
+    from pgstrata.server.config.resolve import find_config_file, resolve
     from pgstrata.server.find.lookup import version_of
 
     version, number = version_of(server)
-    names = [name for text in fragments for name in text.split("+")]  # as --config takes them
-    found = [find_fragment(name, Path.cwd()) for name in names]
+    names = [name for text in config_files for name in text.split("+")]  # as --config takes them
+    found = [find_config_file(name, Path.cwd()) for name in names]
     check_keep(keep_setting or [])
     keep = [name.lower() for name in keep_setting or []]
     resolved = resolve(found, number, psutil.virtual_memory().total, keep=keep)
     if format is TextOrJson.json:
         print_json({"version": version, **msgspec.to_builtins(resolved.record())})
         return
-    stack = " + ".join(fragment.name for fragment in found)
+    stack = " + ".join(config_file.name for config_file in found)
     print(f"# PostgreSQL {version} with {stack}, sizes for the memory of this machine")
     width = max((len(name) for name in resolved.settings), default=0)
     for name, value in resolved.settings.items():

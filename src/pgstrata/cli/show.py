@@ -74,7 +74,7 @@ def find_run(text: str, results: Path) -> Run:
 def lines(run: Run) -> list[str]:
     """The run as text."""
     from pgstrata.cli.output import aligned
-    from pgstrata.observe.placement import sentence
+    from pgstrata.observe.cpus import sentence
 
     record = run.record
     server, config, host = record.server, record.config, record.host

@@ -27,7 +27,7 @@ from typing import IO
 
 import msgspec
 
-from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready, decode
+from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, harmless
@@ -42,11 +42,18 @@ READY_SECONDS = 600.0
 SILENCE_SECONDS = 60.0
 """Longest silence of a measuring driver, which owes one event per second."""
 
+_EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
 _PR_SET_PDEATHSIG = 1
 # Loaded here: between fork and exec nothing may be imported, another thread could hold the lock.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-__all__ = ["DIALECT", "Driver", "driver_failure", "find_driver"]
+__all__ = ["DIALECT", "Driver", "decode", "driver_failure", "find_driver"]
+
+
+def decode(line: bytes) -> Event:
+    """Returns the event of a line. Raises msgspec.MsgspecError where it is none."""
+    return _EVENT.decode(line)
 
 
 def _begin() -> None:

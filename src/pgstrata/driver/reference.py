@@ -5,14 +5,10 @@ python -m pgstrata.driver.reference > docs/reference/driver.md
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-Node = dict[str, Any]
-
-DOCS = Path(__file__).parents[3] / "docs"
+from pgstrata.driver.generate import Node, name_of, schema_of
 
 HEAD = """\
 # The driver: spec and events
@@ -86,43 +82,6 @@ before it has proved that it knows the password is refused, and so is one that a
 million rounds of its hash.
 """
 
-MEANINGS = {
-    "Connection.port": "As libpq's.",
-    "Connection.user": "As libpq's.",
-    "Connection.database": "As libpq's.",
-    "Connection.application_name": "`pgstrata` where null.",
-    "RoleSpec.name": "`insert`, `delete`, `query`, …",
-    "RoleSpec.mode": "Protocol of its statements, unless a statement has another.",
-    "RoleSpec.counts": "The unit of an operation.",
-    "RoleSpec.scripts": "A transaction is one of them, drawn by weight.",
-    "SqlSpec.sql": "Its text, in parts.",
-    "SqlSpec.on_error": "`record`: note the message and go on; only with `record`.",
-    "EverySpec.every": "Does `ops` at every n-th time it is reached.",
-    "NowPiece.now": "Local time as `YYYY-MM-DD HH:MM:SS`, one value per statement.",
-    "RepeatPiece.repeat": "The parts of `of` n times, values drawn anew each time.",
-    "SplicePiece.from": "Smallest value; a statement is prepared for each value up to `to`.",
-    "RateSpec.arrivals": "Equal distances, or a Poisson process.",
-    "statement.error": "The server's error, or null.",
-    "error.kind": "Which part failed.",
-    "RoleDone.statements_by_name": "In the order of the scripts.",
-}
-"""Meanings of keys that their types say too little of."""
-
-
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
-SPEC = _names(
-    "Connection TlsSpec Keepalives RoleSpec RateSpec RetrySpec OpsScript TextScript LockstepSpec LogSpec "
-    "WindowsSpec FrozenSpec ReplaySpec"
-)
-OPERATIONS = _names("SetSpec SqlSpec CopyRowsSpec CopyFileSpec EverySpec IfSpec SleepSpec PipelineSpec")
-PARTS = _names("ExprPiece SplicePiece DigitsPiece FillPiece FillSpec NowPiece RepeatPiece")
-EVENT_OBJECTS = _names(
-    "ReadyRole RoleSecond RoleDone Latency Lag Outcomes Connects StatementTotals ScriptTotals SqlError "
-    "Replayed ReplayLag ReplayFailure"
-)
 UNIONS = {
     "OpSpec": "[operation](#operations-of-a-script)",
     "PieceSpec": "[part](#parts-of-a-statement)",
@@ -132,45 +91,47 @@ UNIONS = {
 
 def page() -> str:
     """Returns the page as Markdown."""
-    spec, events = _schema("spec"), _schema("events")
-    parts = [HEAD, "## Spec\n", *_object("Spec", spec, spec)]
-    parts += _objects("### ", SPEC, spec)
-    parts += ["## Operations of a script\n", *_objects("### ", OPERATIONS, spec)]
-    parts += ["## Parts of a statement\n", "A text stands for itself.\n", *_objects("### ", PARTS, spec)]
-    parts += ["## Events\n"]
+    spec, events = schema_of("spec"), schema_of("events")
+    lines = [HEAD, "## Spec\n", *_object("Spec", spec, spec), *_objects(spec, spec)]
+    lines += ["## Operations of a script\n", *_objects(spec["$defs"]["OpSpec"], spec)]
+    lines += ["## Parts of a statement\n", "A text stands for itself.\n"]
+    lines += _objects(spec["$defs"]["PieceSpec"], spec)
+    lines += ["## Events\n"]
     for event in events["oneOf"]:
         name = event["properties"]["event"]["const"]
-        inner = _resolved(event, events)
-        parts += [f"### `{name}`\n", *_object(name, inner, events)]
-    parts += ["## Objects of events\n", *_objects("### ", EVENT_OBJECTS, events)]
-    return "\n".join(parts).rstrip() + "\n"
+        lines += [f"### `{name}`\n", *_object(name, event, events)]
+    lines += ["## Objects of events\n", *_objects(events, events)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def names() -> set[str]:
-    """Returns the names of all objects with keys that the schemas define."""
-    found = set()
-    for dialect in ("spec", "events"):
-        found |= {name for name, node in _schema(dialect)["$defs"].items() if "properties" in node}
-    return found
+def _objects(node: Node, schema: Node) -> Iterator[str]:
+    """Yields the sections of the objects that an object leads to, except through what has its own part."""
+    for name in _led_to(node, schema, set()):
+        inner = schema["$defs"][name]
+        if _has_section(inner):
+            yield f"### {name}\n"
+            yield from _object(name, inner, schema)
 
 
-def _schema(dialect: str) -> Node:
-    schema: Node = json.loads((DOCS / f"driver-{dialect}.schema.json").read_text(encoding="utf-8"))
-    return schema
+def _has_section(node: Node) -> bool:
+    return "properties" in node or "prefixItems" in node
 
 
-def _objects(mark: str, names: list[str], schema: Node) -> Iterator[str]:
-    for name in names:
-        yield f"{mark}{name}\n"
-        yield from _object(name, schema["$defs"][name], schema)
-
-
-def _resolved(event: Node, schema: Node) -> Node:
-    """Returns an event whose keys stand in a type of their own together with them."""
-    if "$ref" not in event:
-        return event
-    inner = schema["$defs"][event["$ref"].rpartition("/")[2]]
-    return {**inner, **event, "properties": {**inner["properties"], **event["properties"]}}
+def _led_to(node: Any, schema: Node, known: set[str]) -> Iterator[str]:
+    """Yields the names of the types that a part of a schema leads to, each before those of its own keys."""
+    if isinstance(node, list):
+        for part in node:
+            yield from _led_to(part, schema, known)
+    elif isinstance(node, dict) and "$ref" in node:
+        name = name_of(node)
+        if name not in known and name not in UNIONS:
+            known.add(name)
+            yield name
+            yield from _led_to(schema["$defs"][name], schema, known)
+    elif isinstance(node, dict):
+        for key, part in node.items():
+            if key != "$defs":
+                yield from _led_to(part, schema, known)
 
 
 def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
@@ -178,10 +139,10 @@ def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
         yield f"{_line(node['description'])}\n"
     explained: list[str] = []
     plain: dict[str, list[str]] = {}
-    for key, value in node["properties"].items():
+    for key, value in node.get("properties", {}).items():
         if key in ("event", "version"):
             continue
-        meaning = _line(MEANINGS.get(f"{name}.{key}") or value.get("description") or "")
+        meaning = _line(value.get("description") or "")
         kind = _kind(value, schema)
         if meaning:
             explained.append(f"| `{key}` | {kind} | {meaning} |")
@@ -200,11 +161,11 @@ _SIMPLE = {"string": "text", "integer": "integer", "number": "number", "boolean"
 def _kind(node: Node, schema: Node) -> str:
     """Returns the type of a value in words."""
     if "$ref" in node:
-        name = node["$ref"].rpartition("/")[2]
+        name = name_of(node)
         if name in UNIONS:
             return UNIONS[name]
         inner = schema["$defs"][name]
-        return f"[{name}](#{name.lower()})" if "properties" in inner else _kind(inner, schema)
+        return f"[{name}](#{name.lower()})" if _has_section(inner) else _kind(inner, schema)
     if "const" in node:
         return f"`{node['const']}`"
     if "enum" in node:

@@ -6,8 +6,8 @@ import subprocess
 
 import msgspec
 
-from pgstrata.driver.client import driver_failure
-from pgstrata.driver.events import Failure, decode
+from pgstrata.driver.client import decode, driver_failure
+from pgstrata.driver.events import Failure
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import StepSpec
 from pgstrata.errors import DriverError

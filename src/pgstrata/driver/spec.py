@@ -1,217 +1,49 @@
-"""What the driver is told of a step: typed as docs/driver-spec.schema.json has it.
+"""The spec of the driver, as types.
 
-The truth are the types of the driver, which have the same names; a test holds these against the schema that
-is made from them. What has a default there and is always written here has none here.
+Made from docs/driver-spec.schema.json, which is made from the types of the driver: `make schemas`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-Json = dict[str, Any]
-Mode = Literal["simple", "extended", "prepared"]
-ParamType = Literal["int4", "int8", "varchar", "text"]
-"""As it is declared where a role declares types; `text` never is."""
-Unit = Literal["us", "ms", "s"]
-OnError = Literal["stop", "record"]
-EngineChoice = Literal["auto", "blocking", "io_uring"]
-Constant = int | float | str | bool | None
+from pgstrata.driver.message import Written
 
 
-class _Object(msgspec.Struct, frozen=True):
-    pass
-
-
-class _Short(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of which there are many: what is as usual is not written."""
-
-
-# --- pieces of a statement or of a row --------------------------------------------------------
-
-
-class ExprPiece(_Object, frozen=True):
-    expr: str
-    type: ParamType
-
-
-class SplicePiece(_Object, frozen=True):
-    """Spliced into the text, one text for each value from `low` to `high`."""
-
-    text: str
-    low: int = msgspec.field(name="from")
-    high: int = msgspec.field(name="to")
-
-
-class DigitsPiece(_Object, frozen=True):
-    digits: str
-    type: ParamType
-
-
-class FillSpec(_Object, frozen=True):
-    min: int
-    max: int
-    random: float
-
-
-class FillPiece(_Object, frozen=True):
-    fill: FillSpec
-
-
-class NowPiece(_Object, frozen=True):
-    now: Literal["second"]
-
-
-class RepeatPiece(_Object, frozen=True):
-    repeat: int
-    of: Sequence[PieceSpec]
-    separator: str
-
-
-PieceSpec = str | ExprPiece | SplicePiece | DigitsPiece | FillPiece | NowPiece | RepeatPiece
-
-# --- what a script does -----------------------------------------------------------------------
-
-
-class SetSpec(_Object, frozen=True):
-    set: str
-    expr: str
-
-
-class SqlSpec(_Short, frozen=True, kw_only=True):
-    sql: Sequence[PieceSpec]
-    name: str
-    mode: Mode | None = None
-    counted: bool = True
-    into: Sequence[str] = ()
-    record: bool = False
-    on_error: OnError = "stop"
-
-
-class CopyRowsSpec(_Object, frozen=True):
-    copy: str
-    name: str
-    rows: int
-    row: Sequence[PieceSpec]
-
-
-class CopyFileSpec(_Object, frozen=True):
-    copy: str
-    name: str
-    file: str
-
-
-class EverySpec(_Object, frozen=True):
-    every: int
-    first: bool
-    ops: Sequence[OpSpec]
-
-
-class IfSpec(_Object, frozen=True):
-    branches: Sequence[tuple[str, Sequence[OpSpec]]] = msgspec.field(name="if")
-    otherwise: Sequence[OpSpec] = msgspec.field(name="else")
-
-
-class SleepSpec(_Object, frozen=True):
-    sleep: str
-    unit: Unit
-
-
-OpSpec = SetSpec | SqlSpec | CopyRowsSpec | CopyFileSpec | EverySpec | IfSpec | SleepSpec
-
-
-class OpsScript(_Object, frozen=True):
-    name: str
-    weight: int
-    ops: Sequence[OpSpec]
-    before: Sequence[OpSpec]
-
-
-class TextScript(_Object, frozen=True):
-    """In pgbench's language."""
-
-    name: str
-    weight: int
-    text: str
-
-
-# --- a role and its step ----------------------------------------------------------------------
-
-
-class RateSpec(_Object, frozen=True):
-    """Transactions per second for each client."""
-
-    per_client: float
-    arrivals: Literal["even", "poisson"]
-
-
-class RetrySpec(_Object, frozen=True):
-    """max_tries: 0 for no end."""
-
-    sqlstates: Sequence[str]
-    max_tries: int
-
-
-class RoleSpec(_Object, frozen=True, kw_only=True):
-    name: str
-    clients: int
-    connection: Connection | None = None
-    """Where its connections lead; None: where all others do."""
-    mode: Mode
-    prepare: Literal["eager", "lazy"]
-    declare_types: bool
-    binary_results: bool
-    allow_shell: bool
-    counts: Literal["transactions", "statements"]
-    operations: int | None
-    rate: RateSpec | None
-    retry: RetrySpec | None
-    latency_limit_seconds: float | None
-    reconnect: bool
-    variables: Mapping[str, Constant]
-    start: Sequence[OpSpec]
-    scripts: Sequence[OpsScript | TextScript]
-
-
-class LockstepSpec(_Object, frozen=True):
-    """Clients of the roles with the same number: none is more than `ahead` transactions ahead of another; 0:
-    they take turns, in this order."""
+class LockstepSpec(Written, frozen=True, kw_only=True):
+    """Clients i of these roles never differ by more than `ahead` transactions; with 0 they take turns, in
+    this order."""
 
     roles: Sequence[str]
     ahead: int
 
 
-class WindowsSpec(_Object, frozen=True):
-    """The windows of one of several drivers that share zero and lengths."""
+class ReplaySpec(Written, frozen=True, kw_only=True):
+    """The sessions of a captured file (docs/reference/captured-file.md)."""
 
-    slice_seconds: float
-    gap_seconds: float
-    participants: int
-    positions: Sequence[int]
+    file: str
+    role: str
+    """What the events call it."""
+    speed: float | None = None
+    """Times the pace of the original; None: as fast as the sessions go."""
+    database: str | None = None
+    """Only sessions in this database; None: all."""
+    sessions: int
+    """Most sessions at the same time, where they are not paced."""
+    skip: Sequence[int] = ()
+    """Numbers of the statements (`shapes` of the file's header) that are not sent."""
 
-
-class GivenSlices(_Object, frozen=True):
-    """Slices that the driver is given one by one by the command `slice`."""
-
-
-class LogSpec(_Object, frozen=True):
-    """Files with a line for each transaction, or for each interval."""
-
-    path: str
-    sampling_rate: float
-    aggregate_seconds: int | None
-    failures_detailed: bool
-
-
-# --- the whole --------------------------------------------------------------------------------
 
 AuthMethod = Literal["none", "password", "md5", "scram-sha-256"]
+"""A method of authentication, by libpq's names (`require_auth`)."""
 
 
-class Keepalives(_Short, frozen=True, kw_only=True):
-    """How TCP finds out that nobody is there any more; the system's way where nothing is said."""
+class Keepalives(Written, frozen=True, kw_only=True, omit_defaults=True):
+    """How TCP finds out that nobody is there any more; as libpq's parameters, the system's where none is
+    given."""
 
     on: bool = True
     idle_seconds: int | None = None
@@ -221,115 +53,396 @@ class Keepalives(_Short, frozen=True, kw_only=True):
 
 
 TlsMode = Literal["require", "verify-ca", "verify-full"]
+"""What the server's certificate must be good for. `require`: Nothing: the line is encrypted, whoever is at
+its other end. `verify-ca`: An authority that is believed has signed it. `verify-full`: And it is for this
+server."""
+
+
 TlsNegotiation = Literal["postgres", "direct"]
-ChannelBinding = Literal["disable", "prefer", "require"]
+"""How TLS begins. `postgres`: The server is asked first whether it can. `direct`: At once; servers from 17
+on."""
+
+
+ChannelBinding = Literal["disable", "require", "prefer"]
+"""Whether SCRAM proves that nobody stands between. `prefer`: Where the server can."""
+
+
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
 
 
-class TlsSpec(_Short, frozen=True, kw_only=True):
-    """TLS in libpq's terms; files are PEM. server_name: the server as it was asked for, which goes out as SNI
-    and which its certificate must name."""
+class TlsSpec(Written, frozen=True, kw_only=True, omit_defaults=True):
+    """TLS with the server, in libpq's terms. Files are PEM."""
+
+    _secrets: ClassVar[frozenset[str]] = frozenset({"key_password"})
 
     server_name: str
+    """The server as it was asked for: what goes out as SNI, and what its certificate must name."""
     mode: TlsMode
     negotiation: TlsNegotiation = "postgres"
     root_certificates: str | None = None
-    """Authorities that are believed: a file, or `system`."""
+    """Authorities that are believed: a file, or `system`; needed unless `mode` is `require`."""
     revocation_list: str | None = None
+    """Revoked certificates."""
     certificate: str | None = None
+    """The client's own, with what leads to its authority."""
     key: str | None = None
     key_password: str | None = None
-    """Of an encrypted key."""
+    """Of a key that is encrypted as PKCS #8."""
     channel_binding: ChannelBinding = "prefer"
     sni: bool = True
     least_version: TlsVersion = "TLSv1.2"
     most_version: TlsVersion = "TLSv1.3"
 
-    def __repr__(self) -> str:
-        # As a connection's: without the password.
-        return f"TlsSpec({self.mode} {self.server_name})"
 
+class Connection(Written, frozen=True, kw_only=True, omit_defaults=True):
+    """The server."""
 
-class Connection(_Short, frozen=True, kw_only=True):
-    """Where the server is, and what the driver's sessions are like. auth: what the server may ask for; None:
-    everything over a Unix socket or TLS, elsewhere nothing that lets the password out."""
+    _secrets: ClassVar[frozenset[str]] = frozenset({"password"})
 
     host: str
+    """Host name or address; the folder of a Unix socket (begins with `/`), or an abstract one (`@`)."""
     port: int
+    """As libpq's."""
     user: str
+    """As libpq's."""
     database: str
+    """As libpq's."""
     password: str | None = None
     auth: Sequence[AuthMethod] | None = None
+    """What the server may ask for; None: everything over a Unix socket or TLS, elsewhere nothing that lets
+    the password out."""
     connect_timeout_seconds: float = 30.0
+    """Longest time from the first call to the first ReadyForQuery, for each connection."""
     keepalives: Keepalives = Keepalives()
     application_name: str | None = None
+    """None: `pgstrata`."""
     options: str | None = None
+    """Command-line options of the session, as libpq's `options`: `-c work_mem=6MB`."""
     parameters: Mapping[str, str] = {}
+    """Settings of the session that libpq takes from the environment: datestyle, timezone, geqo."""
     tls: TlsSpec | None = None
-
-    def __repr__(self) -> str:
-        # A traceback shows it: without the password.
-        return f"Connection({self.user}@{self.host}:{self.port}/{self.database})"
+    """None: the network reads along."""
 
 
-class FrozenSpec(_Object, frozen=True):
-    """How a driver that is stopped now and then knows its time. clock: a file whose first 8 bytes say for how
-    many nanoseconds it has been; role: whose stretches are told."""
-
-    clock: str
-    role: str
+Mode = Literal["simple", "extended", "prepared"]
+"""Protocol of a statement."""
 
 
-class ReplaySpec(_Object, frozen=True, kw_only=True):
-    """The sessions of a captured file. role: what events call them; speed: times the original's pace, None:
-    as fast as they go, so many `sessions` at the same time; database: None: of all; skip: numbers of the
-    statements in the header that are not sent."""
+Prepare = Literal["eager", "lazy"]
+"""Prepare before the barrier, or at first use as pgbench does."""
 
+
+OperationUnit = Literal["transactions", "statements"]
+"""What one operation of a role is."""
+
+
+Arrivals = Literal["even", "poisson"]
+
+
+class RateSpec(Written, frozen=True, kw_only=True):
+    """Intended starts of transactions, from which latency counts."""
+
+    per_client: float
+    """Transactions per second for each client."""
+    arrivals: Arrivals = "even"
+    """Equal distances, or a Poisson process."""
+
+
+class RetrySpec(Written, frozen=True, kw_only=True):
+    """Transactions that fail with one of these errors are done again with the same random values."""
+
+    sqlstates: Sequence[str]
+    max_tries: int
+    """0: without end."""
+
+
+Constant = None | bool | int | float | str
+"""The value of a variable."""
+
+
+class SetSpec(Written, frozen=True, kw_only=True):
+    set: str
+    """Name of the variable."""
+    expr: str
+    """An expression of pgbench's language."""
+
+
+ParamType = Literal["int4", "int8", "varchar", "text"]
+"""`text`: Never declared: the server takes text for what the place asks for."""
+
+
+class ExprPiece(Written, frozen=True, kw_only=True):
+    expr: str
+    """An expression of pgbench's language."""
+    type: ParamType = "text"
+
+
+class SplicePiece(Written, frozen=True, kw_only=True):
+    """A value that becomes part of the text also of a prepared statement, one text for each value."""
+
+    text: str
+    """An expression of pgbench's language."""
+    from_: int = msgspec.field(name="from")
+    """Smallest value; a statement is prepared for each value up to `to`."""
+    to: int
+
+
+class DigitsPiece(Written, frozen=True, kw_only=True):
+    digits: str
+    """Text in which each `#` becomes a random digit."""
+    type: ParamType = "text"
+
+
+class FillSpec(Written, frozen=True, kw_only=True):
+    """Text of a length between `min` and `max`: the letter a, and at its end random characters."""
+
+    min: int
+    max: int
+    random: float
+    """Share of the random characters."""
+
+
+class FillPiece(Written, frozen=True, kw_only=True):
+    fill: FillSpec
+
+
+NowUnit = Literal["second"]
+
+
+class NowPiece(Written, frozen=True, kw_only=True):
+    now: NowUnit
+    """Local time as `YYYY-MM-DD HH:MM:SS`, one value per statement."""
+
+
+class RepeatPiece(Written, frozen=True, kw_only=True):
+    repeat: int
+    """The parts of `of` n times, values drawn anew each time."""
+    of: Sequence[PieceSpec]
+    separator: str = ","
+
+
+PieceSpec = str | ExprPiece | SplicePiece | DigitsPiece | FillPiece | NowPiece | RepeatPiece
+"""A piece of a statement or of a row."""
+
+
+OnError = Literal["stop", "record"]
+
+
+class SqlSpec(Written, frozen=True, kw_only=True, omit_defaults=True):
+    sql: Sequence[PieceSpec]
+    """Its text, in parts."""
+    name: str
+    """What its figures are kept under."""
+    mode: Mode | None = None
+    """None: that of the role."""
+    counted: bool = True
+    """Whether it counts in operations, statements and rows."""
+    into: Sequence[str] = ()
+    """Variables that take the columns of the one row; NULL and no row are 0."""
+    gset: str | None = None
+    """Prefix of the variables that take the columns of the one row."""
+    aset: str | None = None
+    """The same for each query of a combined one, where a row came."""
+    record: bool = False
+    """Each execution becomes an event."""
+    on_error: OnError = "stop"
+    """`record`: note the message and go on; only with `record`."""
+
+
+class CopyRowsSpec(Written, frozen=True, kw_only=True):
+    """COPY … FROM STDIN of generated rows."""
+
+    copy: str
+    """The statement."""
+    name: str = ""
+    rows: int
+    row: Sequence[PieceSpec]
+    """A row in COPY's text format, tabs included; the variable `row` counts from 1."""
+
+
+class CopyFileSpec(Written, frozen=True, kw_only=True):
+    """COPY … FROM STDIN of the bytes of a file."""
+
+    copy: str
+    """The statement."""
+    name: str = ""
     file: str
-    role: str
-    speed: float | None
-    database: str | None
-    sessions: int
-    skip: Sequence[int]
 
 
-class StepSpec(_Object, frozen=True, kw_only=True):
-    """What a step says of itself. seconds: None until every client with `operations` has finished; replay: in
-    the place of roles."""
+class EverySpec(Written, frozen=True, kw_only=True):
+    every: int
+    """Does `ops` at every n-th time it is reached."""
+    first: bool = False
+    """Also the first time."""
+    ops: Sequence[OpSpec]
+
+
+class IfSpec(Written, frozen=True, kw_only=True):
+    if_: Sequence[tuple[str, Sequence[OpSpec]]] = msgspec.field(name="if")
+    """Conditions and what is done where they are the first that holds."""
+    else_: Sequence[OpSpec] = msgspec.field(name="else", default=())
+
+
+Unit = Literal["us", "ms", "s"]
+
+
+class SleepSpec(Written, frozen=True, kw_only=True):
+    sleep: str
+    """A whole number or a variable (`:name`)."""
+    unit: Unit = "s"
+
+
+Pipeline = Literal["start", "sync", "end"]
+
+
+class PipelineSpec(Written, frozen=True, kw_only=True):
+    pipeline: Pipeline
+
+
+OpSpec = SetSpec | SqlSpec | CopyRowsSpec | CopyFileSpec | EverySpec | IfSpec | SleepSpec | PipelineSpec
+"""One thing that a script does."""
+
+
+class OpsScript(Written, frozen=True, kw_only=True):
+    name: str = ""
+    weight: int = 1
+    ops: Sequence[OpSpec]
+    before: Sequence[OpSpec] = ()
+    """Done before `ops` each time, outside of the latency."""
+
+
+class TextScript(Written, frozen=True, kw_only=True):
+    name: str = ""
+    """For messages: that of the file."""
+    weight: int = 1
+    text: str
+    """In pgbench's language."""
+
+
+ScriptSpec = OpsScript | TextScript
+"""A transaction, drawn with probability weight ÷ sum of the role's weights."""
+
+
+class RoleSpec(Written, frozen=True, kw_only=True):
+    """A group of connections that do the same."""
+
+    name: str
+    """`insert`, `delete`, `query`, …"""
+    clients: int
+    """Connections."""
+    connection: Connection | None = None
+    """Where they lead; None: where all others do."""
+    mode: Mode = "simple"
+    """Protocol of its statements, unless a statement has another."""
+    prepare: Prepare = "eager"
+    declare_types: bool = False
+    """Whether the types of parameters are declared; else the server finds them out."""
+    binary_results: bool = False
+    """Whether results that nobody reads are asked for in binary."""
+    allow_shell: bool = False
+    r"""Whether pgbench scripts may start programs (`\shell`, `\setshell`)."""
+    counts: OperationUnit = "transactions"
+    """The unit of an operation."""
+    operations: int | None = None
+    """Transactions per client, then the client is finished; None: until the step ends."""
+    rate: RateSpec | None = None
+    retry: RetrySpec | None = None
+    latency_limit_seconds: float | None = None
+    """Transactions that take longer are counted as late; with a rate, those that are due longer ago than
+    this are skipped, and none is tried again after it."""
+    reconnect: bool = False
+    """Each transaction has a connection of its own, as pgbench's `--connect`."""
+    variables: Mapping[str, Constant] = {}
+    """Initial values of variables."""
+    start: Sequence[OpSpec] = ()
+    """Once per connection, before the barrier."""
+    scripts: Sequence[ScriptSpec]
+    """A transaction is one of them, drawn by weight."""
+
+
+class StepSpec(Written, frozen=True, kw_only=True):
+    """The part of the spec that a step says of itself."""
 
     step: str
-    seconds: float | None
+    """Name of the step, for people who read the spec."""
+    seconds: float | None = None
+    """Measured seconds; None: until every client with `operations` has finished."""
     warmup_seconds: float = 0.0
+    """Run before the clock starts; nothing of it is counted."""
     shared: Sequence[str] = ()
+    """Integer variables that all roles of one client index share."""
     lockstep: Sequence[LockstepSpec] = ()
     replay: ReplaySpec | None = None
+    """A captured file instead of roles."""
     roles: Sequence[RoleSpec]
+    """At least one, or none where there is a replay."""
+
+
+EngineChoice = Literal["blocking", "io_uring", "auto"]
+"""`auto`: What fits the step and the kernel."""
+
+
+class WindowsSpec(Written, frozen=True, kw_only=True):
+    """The windows of one of `participants` drivers that share zero and lengths: the k-th is slice number k
+    × participants + positions[k mod length], the next slice begins a gap later."""
+
+    slice_seconds: float
+    gap_seconds: float
+    participants: int
+    positions: Sequence[int]
+
+
+class FrozenSpec(Written, frozen=True, kw_only=True):
+    """How a driver that is stopped now and then knows its time."""
+
+    clock: str
+    """A file whose first 8 bytes say, in the machine's order, for how many nanoseconds it has been
+    stopped; who stops it writes them before it goes on."""
+    role: str
+    """The role whose stretches are told."""
+
+
+class LogSpec(Written, frozen=True, kw_only=True):
+    """Files with a line for each transaction or each interval, in the format of pgbench's `--log`."""
+
+    path: str
+    """That of the first thread; those of others have `.1`, `.2`, … behind it."""
+    sampling_rate: float = 1.0
+    """Share of the transactions that are written."""
+    aggregate_seconds: int | None = None
+    """Length of the intervals; None: a line for each transaction."""
+    failures_detailed: bool = False
+    """Tells serialization failures and deadlocks apart."""
 
 
 class Spec(StepSpec, frozen=True, kw_only=True):
-    """What the driver is told: a step, and where and how it runs."""
+    """What pgstrata-driver is told: one step. docs/reference/driver.md explains every key."""
 
     version: int = 1
+    """Of both dialects."""
     connection: Connection
-    seed: int
+    seed: int = 0
+    """Of all random streams; each connection derives its own."""
     engine: EngineChoice = "auto"
     threads: int = 0
+    """Threads of the multiplexing engine; 0 lets the driver choose."""
     results_dir: str | None = None
+    """Folder that receives the rows of recorded statements."""
     local_time: str | None = None
+    """What values of the local time are instead, `YYYY-MM-DD HH:MM:SS`: the same rows at any time of day."""
     windows: WindowsSpec | None = None
+    """Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of
+    them."""
     frozen: FrozenSpec | None = None
+    """It is stopped now and then together with its server, and its time stands still meanwhile."""
     slices: bool = False
-    """Works only in slices that are given to it; with a warm-up the first one is that."""
+    """Works only in slices that the command `slice` gives; `warmup_seconds` above 0: the first is the
+    warm-up."""
     local: bool = False
     """Backends are processes of this machine: windows and stretches say how long they ran and waited."""
     log: LogSpec | None = None
+    """A line for each transaction, as pgbench writes it."""
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""
     answer_overtime_seconds: float | None = None
     """Longest time that answers may go on arriving after the end of the step; None: `overtime_seconds`."""
-
-
-def document(spec: msgspec.Struct) -> Json:
-    """The part of the JSON document that a typed part of the spec becomes."""
-    made: Json = msgspec.json.decode(msgspec.json.encode(spec))
-    return made

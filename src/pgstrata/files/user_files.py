@@ -1,7 +1,7 @@
 """Files that a user names: no more is read of them than such a file can hold, and nothing is waited for
 without an end.
 
-A campaign, a config fragment, a script or a file of queries may be a pipe (`<(generate)`), and it may be
+A campaign, a config file, a script or a file of queries may be a pipe (`<(generate)`), and it may be
 `/dev/zero`, a FIFO that nobody writes to, or a disk image named by mistake.
 """
 
@@ -18,7 +18,7 @@ from pgstrata import numbers
 from pgstrata.errors import UsageError
 
 MOST_BYTES = 1 << 20
-"""Of a campaign or a config fragment."""
+"""Of a campaign or a config file."""
 
 SILENCE_SECONDS = 10.0
 """How long a pipe may say nothing."""

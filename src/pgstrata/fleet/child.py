@@ -29,7 +29,7 @@ from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.events import Second
 from pgstrata.errors import PgstrataError, StoreError, UsageError
 from pgstrata.files import disk
-from pgstrata.fleet import parcel, servers
+from pgstrata.fleet import parcel, provision
 from pgstrata.fleet.portable import drop_old_files, opened
 from pgstrata.fleet.qualify import qualify
 from pgstrata.fleet.tasks import (
@@ -99,10 +99,10 @@ def do(folder: Path) -> Answer:
         case Provide():
             with Interrupts() as interrupts:
                 campaign = opened(task.campaign, folder / RESULTS)
-                return servers.provide(task, campaign, _say, interrupts.check)
+                return provision.provide(task, campaign, _say, interrupts.check)
         case Qualify():
             campaign = opened(task.campaign, folder / RESULTS)
-            find = servers.finder(campaign, task.servers)
+            find = provision.finder(campaign, task.servers)
             return qualify(task, campaign, folder / RESULTS, Conditions(find=find, progress=_progress))
         case Compare():
             drop_old_files()
@@ -116,7 +116,7 @@ def _compare(task: Compare, folder: Path) -> Answer:
     results = Results(folder / RESULTS)
     conditions = Conditions(
         only=lambda run: run.key.repeat == task.repeat,
-        find=servers.finder(campaign, task.servers),
+        find=provision.finder(campaign, task.servers),
         progress=_progress,
     )
     outcome = _measured(campaign, results, conditions)

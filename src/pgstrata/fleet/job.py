@@ -22,7 +22,7 @@ from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import read_small
-from pgstrata.fleet import servers
+from pgstrata.fleet import provision
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.home import ARRIVED, bring_home
 from pgstrata.fleet.machine import driver_build
@@ -224,7 +224,7 @@ class CampaignJob:
             tree = None
             if is_source(wanted.spec):
                 campaign = self.plan.campaign
-                tree = servers.packed_tree(wanted.spec, campaign.folder, lambda text: None)
+                tree = provision.packed_tree(wanted.spec, campaign.folder, lambda text: None)
             task = Provide(campaign=self._any, server=wanted, topic=self._topic, tree=tree)
             answer = yield from _asked(task)
         finally:
@@ -236,7 +236,7 @@ class CampaignJob:
     def _servers(self, kind: str) -> tuple[Provided, ...]:
         """What a machine of a kind must know of the servers it has."""
         return tuple(
-            servers.without_files(provided)
+            provision.without_files(provided)
             for (its, _), provided in sorted(self._provided.items(), key=lambda item: item[0])
             if its == kind
         )

@@ -131,8 +131,10 @@ def _variant(variant: PlannedVariant, campaign: Campaign, files: _Files) -> Json
     if variant.server.managed:
         # One that is a file, as a path beside the campaign there.
         given["config"] = [
-            f"./{files.add_text(fragment.path.name, fragment.whole_text)}" if fragment.path else written
-            for written, fragment in zip(spec.config, variant.config.fragments, strict=True)
+            f"./{files.add_text(config_file.path.name, config_file.whole_text)}"
+            if config_file.path
+            else written
+            for written, config_file in zip(spec.config, variant.config.config_files, strict=True)
         ]
     return given
 

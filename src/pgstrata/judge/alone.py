@@ -16,6 +16,7 @@ from pgstrata.stats import sequential
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
 from pgstrata.store.record import OTHER_LOAD, AloneRecords, Slice, TurnKind
+from pgstrata.store.statement import Statement, statement_of
 
 _NAMED: dict[Word, str] = {"slower": "slower", "faster": "faster", "same": "the same", "unclear": "not known"}
 
@@ -56,14 +57,17 @@ def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Crite
 
 
 def alone_in(
-    name: str, records: Sequence[tuple[AloneRecords, AloneRecords, float]], criterion: Criterion
+    statement: Statement, records: Sequence[tuple[AloneRecords, AloneRecords, float]], criterion: Criterion
 ) -> AloneVerdict:
     """Returns the result of a statement alone. records: of the base and of the variant in each comparison,
     with the share of the CPUs that other programs were allowed to use."""
     parts: list[tuple[AloneTurns, AloneTurns]] = []
     reason = ""
     for base, other, limit in records:
-        sides = [next((one for one in side.statements if one.name == name), None) for side in (base, other)]
+        sides = [
+            next((one for one in side.statements if statement_of(one) == statement), None)
+            for side in (base, other)
+        ]
         ours, theirs = sides
         if theirs is not None:
             reason = reason or theirs.reason

@@ -1,7 +1,7 @@
-"""Recognises a tuning study in the runs of a campaign: one base stack of fragments, and overlays upon it.
+"""Recognises a tuning study in the runs of a campaign: one base stack of config files, and overlays upon it.
 
-A *set-up* is a server, a first fragment and a workload (`pg17.11, cached-by-pg, 4-clients`). Its base
-is the variant whose stack is that fragment alone; its overlays are those with more behind it.
+A *set-up* is a server, a first config file and a workload (`pg17.11, cached-by-pg, 4-clients`). Its base
+is the variant whose stack is that config file alone; its overlays are those with more behind it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def tuning_study(runs: Sequence[Run], step: str | None = None) -> TuningStudy | 
     base_settings = next(iter(groups.values()))[()][0].settings()
     # Settings are compared within one set-up: an overlay changes the same ones in all of them.
     names = next(iter(groups.values()))
-    known = tuple(o for o in overlays.values() if tuple(o.fragments) in names)
+    known = tuple(o for o in overlays.values() if tuple(o.config_files) in names)
     return TuningStudy(
         study(base_settings, known, rates),
         judged,
@@ -104,7 +104,7 @@ def _judged(runs: Sequence[Run], step: str | None) -> str | None:
 
 
 def _stack(run: Run) -> tuple[str, ...]:
-    return tuple(fragment.name for fragment in run.record.config.fragments)
+    return tuple(config_file.name for config_file in run.record.config.fragments)
 
 
 def _server(run: Run) -> str:

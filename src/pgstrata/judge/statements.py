@@ -22,6 +22,7 @@ from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import Verdict, compare, set_aside
 from pgstrata.store.read import MeasuredStep
+from pgstrata.store.statement import Statement, recorded_statement, statement_of
 
 WEIGHTY = 0.01
 """Share of all time, on either side, from which on a statement is waited for (`until = "verdict"`) and missed
@@ -56,7 +57,7 @@ NOTHING = Executions(0, 0, 0.0)
 RoundKey = tuple[str, int, int]
 """Comparison, repeat and number of a round."""
 
-Rounds = Mapping[RoundKey, Mapping[str, Executions]]
+Rounds = Mapping[RoundKey, Mapping[Statement, Executions]]
 """What each statement came to in each round of one variant. Only equal keys are pairs."""
 
 NONE_LEFT_OUT: Mapping[str, Collection[RoundKey]] = MappingProxyType({})
@@ -68,7 +69,7 @@ class StatementVerdict:
     base_share, other_share: of the time of all statements there, 0 to 1; rounds: of these, in which both
     sides asked it."""
 
-    name: str
+    statement: Statement
     base: Executions
     other: Executions
     base_share: float
@@ -112,23 +113,24 @@ def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
 
     Raises StoreError where a table is damaged.
     """
-    found: dict[RoundKey, dict[str, Executions]] = {}
+    found: dict[RoundKey, dict[Statement, Executions]] = {}
     for one in measured:
+        statements = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
         for step, part, name, calls, errors, seconds in table.iter_rows():
             if step == one.record.name and calls:
-                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[name] = Executions(
-                    calls, errors, seconds
-                )
+                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[
+                    statements.get(name) or recorded_statement(None, name)
+                ] = Executions(calls, errors, seconds)
     return found
 
 
-def totals(rounds: Rounds) -> dict[str, Executions]:
+def totals(rounds: Rounds) -> dict[Statement, Executions]:
     """What each statement came to in all rounds."""
-    found: dict[str, Executions] = {}
+    found: dict[Statement, Executions] = {}
     for statements in rounds.values():
-        for name, asked in statements.items():
-            found[name] = found.get(name, NOTHING).plus(asked)
+        for one, asked in statements.items():
+            found[one] = found.get(one, NOTHING).plus(asked)
     return found
 
 
@@ -149,35 +151,35 @@ def judge_statements(
     used = {variant: _without(base, rounds, left_out.get(variant, ())) for variant, rounds in others.items()}
     whole = {variant: totals(here) for variant, (here, _) in used.items()}
     by_variant = {variant: totals(there) for variant, (_, there) in used.items()}
-    judged: dict[tuple[str, str], Verdict] = {}
-    rounds: dict[tuple[str, str], int] = {}
+    judged: dict[tuple[str, Statement], Verdict] = {}
+    rounds: dict[tuple[str, Statement], int] = {}
     for variant, there in by_variant.items():
-        for name in dict.fromkeys((*whole[variant], *there)):
-            ours, theirs = _paired(*used[variant], name)
+        for one in dict.fromkeys((*whole[variant], *there)):
+            ours, theirs = _paired(*used[variant], one)
             look = sequential.look if watched else compare
             verdict = look(ours, theirs, criterion=criterion)
-            rounds[variant, name] = len(ours)
-            verdict = _aside(verdict, whole[variant].get(name, NOTHING), there.get(name, NOTHING))
+            rounds[variant, one] = len(ours)
+            verdict = _aside(verdict, whole[variant].get(one, NOTHING), there.get(one, NOTHING))
             if disturbance := disturbances.get(variant):
                 verdict = set_aside(verdict, disturbance)
-            judged[variant, name] = verdict
+            judged[variant, one] = verdict
     found: dict[str, list[StatementVerdict]] = {variant: [] for variant in others}
     base_seconds = {variant: _seconds(here) for variant, here in whole.items()}
     seconds = {variant: _seconds(there) for variant, there in by_variant.items()}
-    for (variant, name), verdict in adjust_verdicts(judged).items():
-        here, now = whole[variant].get(name, NOTHING), by_variant[variant].get(name, NOTHING)
+    for (variant, one), verdict in adjust_verdicts(judged).items():
+        here, now = whole[variant].get(one, NOTHING), by_variant[variant].get(one, NOTHING)
         found[variant].append(
             StatementVerdict(
-                name,
+                one,
                 here,
                 now,
                 here.seconds / base_seconds[variant] if base_seconds[variant] else 0.0,
                 now.seconds / seconds[variant] if seconds[variant] else 0.0,
-                rounds[variant, name],
+                rounds[variant, one],
                 verdict,
             )
         )
-    return {variant: sorted(own, key=lambda one: -one.share) for variant, own in found.items()}
+    return {variant: sorted(own, key=lambda verdict: -verdict.share) for variant, own in found.items()}
 
 
 def judge_measured(
@@ -242,7 +244,7 @@ def _agreed(
     for one in statements:
         verdict = one.verdict
         if verdict.decided and verdict.word != "same":
-            alone = alone_in(one.name, records, verdict.criterion)
+            alone = alone_in(one.statement, records, verdict.criterion)
             one = replace(one, verdict=agreed(verdict, alone), alone=alone)
         results.append(one)
     return results
@@ -279,19 +281,19 @@ def _disturbed(base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]) -> t
     return rounds, reason
 
 
-def _seconds(statements: Mapping[str, Executions]) -> float:
+def _seconds(statements: Mapping[Statement, Executions]) -> float:
     return sum(one.seconds for one in statements.values())
 
 
-def _paired(base: Rounds, other: Rounds, name: str) -> tuple[list[float], list[float]]:
+def _paired(base: Rounds, other: Rounds, statement: Statement) -> tuple[list[float], list[float]]:
     """Executions for each second, of the rounds in which both sides asked it."""
-    pairs = list(_both(base, other, name))
+    pairs = list(_both(base, other, statement))
     return [one.calls / one.seconds for one, _ in pairs], [one.calls / one.seconds for _, one in pairs]
 
 
-def _both(base: Rounds, other: Rounds, name: str) -> Iterator[tuple[Executions, Executions]]:
+def _both(base: Rounds, other: Rounds, statement: Statement) -> Iterator[tuple[Executions, Executions]]:
     for key in sorted(base.keys() & other.keys()):
-        ours, theirs = base[key].get(name), other[key].get(name)
+        ours, theirs = base[key].get(statement), other[key].get(statement)
         if ours is not None and theirs is not None and ours.seconds > 0 and theirs.seconds > 0:
             yield ours, theirs
 

@@ -62,18 +62,18 @@ PLACES = frozenset(
 
 @dataclass(frozen=True)
 class Overlay:
-    """One overlay: the fragments it lays over the base, and what SHOW ALL said with it.
+    """One overlay: the config files it lays over the base, and what SHOW ALL said with it.
 
-    `name` also is its fragment's, unless `fragments` says otherwise.
+    `name` also is its file's, unless `config_files` says otherwise.
     """
 
     name: str
     settings: Mapping[str, str]
-    fragments: tuple[str, ...] = ()
+    config_files: tuple[str, ...] = ()
 
     @property
     def stack(self) -> tuple[str, ...]:
-        return self.fragments or (self.name,)
+        return self.config_files or (self.name,)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def next_configs(
 ) -> list[tuple[str, ...]]:
     """Config stacks of the campaign to run next: the base, each winner alone, and all of them together.
 
-    base: fragments of the base. Only the base if nothing won; the winners alone are left out where there
+    base: config files of the base. Only the base if nothing won; the winners alone are left out where there
     is one, which then is the combination. In the order of the study.
     """
     stacks = {o.name: o.stack for o in overlays}

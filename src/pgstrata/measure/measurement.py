@@ -15,23 +15,24 @@ from msgspec import structs
 from pgstrata.campaign.study import Study
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second, SliceEnded, StatementDone, Stretch
+from pgstrata.driver.message import GivenSlices, document
 from pgstrata.driver.samples import samples
-from pgstrata.driver.spec import Connection, FrozenSpec, GivenSlices, Spec, WindowsSpec, document
+from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.record import (
+from pgstrata.measure.step import StepResult, driver_spec, measure
+from pgstrata.measure.step_records import (
     lateness_rows,
     merged_replica,
     replica_step,
     series_rows,
     statement_rows,
 )
-from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.observe.other_load import LoadReading, OtherLoad
-from pgstrata.observe.step import OwnTime
+from pgstrata.observe.step_watch import OwnTime
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder

@@ -11,8 +11,8 @@ from msgspec import structs
 from pgstrata.driver import events
 from pgstrata.driver.events import Done, Replayed, ReplayFailure, ReplayLag, Second, StatementTotals
 from pgstrata.judge.latency import added_up
-from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
+from pgstrata.measure.step_records import COUNTS, step_record
 from pgstrata.observe import StepObserved
 from pgstrata.observe.other_load import added
 from pgstrata.observe.waits import merged

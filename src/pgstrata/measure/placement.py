@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from pgstrata.campaign.study import Study
-from pgstrata.observe.placement import fastest_cpus
+from pgstrata.observe.cpus import fastest_cpus
 from pgstrata.store.record import Cpus
 from pgstrata.workload.core.language import Step
 
@@ -23,10 +23,10 @@ _dice = random.SystemRandom()
 
 
 def draw_cpus(step: Step, spec: Study) -> tuple[int, ...]:
-    """Returns the CPUs that the drivers and backends of all participants share in one block of a step.
+    """Returns the CPUs that the drivers and backends of all participants share in one batch of a step.
 
     Empty where the kernel places them: the campaign says so, or names the CPUs itself. A step in which one
-    connection works at a time has one CPU, another one in each block by chance, so that a verdict does not
+    connection works at a time has one CPU, another one in each batch by chance, so that a verdict does not
     hang on it."""
     if spec.placement != "auto" or spec.server_cpus or spec.driver_cpus:
         return ()

@@ -22,11 +22,12 @@ from pgstrata.driver.events import (
     StatementDone,
     Stretch,
 )
-from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, GivenSlices, Spec, WindowsSpec
+from pgstrata.driver.message import GivenSlices
+from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.files import digests
 from pgstrata.measure.placement import pin
-from pgstrata.measure.record import step_record
+from pgstrata.measure.step_records import sends_nothing, step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.store.record import StepRecord
@@ -162,7 +163,7 @@ def measure(
     if error is not None and not done.seconds:
         # The driver's clock stops with the last transaction that ended, and here none did.
         done = structs.replace(done, seconds=round(cut_after, 3))
-    if error is None and done.sent_nothing and any(role.transactions for role in done.roles):
+    if error is None and sends_nothing(done) and any(role.transactions for role in done.roles):
         error = DriverError(
             "no statement was sent, so there is no rate",
             "a script does something to be measured: see what its conditions leave of it",

@@ -1,5 +1,5 @@
 """What a step costs the server and the host, seen from outside the measured path."""
 
-from pgstrata.observe.step import StepObserved, StepWatch
+from pgstrata.observe.step_watch import StepObserved, StepWatch
 
 __all__ = ["StepObserved", "StepWatch"]

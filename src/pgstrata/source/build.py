@@ -23,7 +23,7 @@ from pgstrata.server.find.sources import Tree
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.compiler import Compiler, find_compiler
 from pgstrata.server.system.isolation import becoming, hand_over_tree
-from pgstrata.source import autoconf, cache, meson
+from pgstrata.source import autoconf, build_cache, meson
 from pgstrata.source.extension import add_extensions, copy_extensions, tree_hash
 from pgstrata.source.failure import FULL
 from pgstrata.source.job import Job
@@ -82,12 +82,12 @@ def build(
     compiler = find_compiler(recipe.cc)
     mends = needed(tree.version_num, compiler)
     inputs = _inputs(tree, recipe, compiler, mends)
-    key = cache.key_of(inputs)
+    key = build_cache.key_of(inputs)
     if again:
-        cache.forget_failure(key)
+        build_cache.forget_failure(key)
     if found := _there(key):
         return found
-    with cache.workplace(key, say, check) as folder:
+    with build_cache.workplace(key, say, check) as folder:
         if found := _there(key):  # made while we waited
             return found
         about = {
@@ -100,7 +100,7 @@ def build(
             return _build(tree, recipe, compiler, mends, key, folder, progress, say, check)
         except BuildError as error:
             if error.lasting:
-                cache.remember_failure(key, about, error)
+                build_cache.remember_failure(key, about, error)
             raise
         except OSError as error:
             if is_disk_full(error) or FULL in str(error):
@@ -111,13 +111,13 @@ def build(
 def find_built(tree: Tree, recipe: Build) -> BuiltServer | None:
     """The server of a tree if the cache has it. Raises BuildError where its build failed before."""
     compiler = find_compiler(recipe.cc)
-    return _there(cache.key_of(_inputs(tree, recipe, compiler, needed(tree.version_num, compiler))))
+    return _there(build_cache.key_of(_inputs(tree, recipe, compiler, needed(tree.version_num, compiler))))
 
 
 def _there(key: str) -> BuiltServer | None:
-    if record := cache.find(key):
-        return BuiltServer(key, cache.folder_of(key), record)
-    if failed := cache.failure(key):
+    if record := build_cache.find(key):
+        return BuiltServer(key, build_cache.folder_of(key), record)
+    if failed := build_cache.failure(key):
         first = failed["errors"][0] if failed["errors"] else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(failed["at"])))
         said = str(failed["message"]) + (f" ({first})" if first and first not in failed["message"] else "")
@@ -200,7 +200,7 @@ def _build(
     check: Callable[[], None],
 ) -> BuiltServer:
     begun = time.monotonic()
-    final = cache.folder_of(key)
+    final = build_cache.folder_of(key)
     made = ", ".join([recipe.cflags, *(patch.name for patch in recipe.patches)])
     say(f"building {tree.label} with {recipe.name} ({made}), by {compiler.version.partition(',')[0]}")
     # The log lies beside what the build may write to: root must not follow a link of the build's.
@@ -264,7 +264,7 @@ def _build(
     )
     installed = folder / "server"
     _take_out(job.installed, installed)
-    place = cache.publish(key, installed, record)
+    place = build_cache.publish(key, installed, record)
     say(f"built {tree.label} {recipe.name} in {record.seconds:.0f} s")
     return BuiltServer(key, place, record)
 
@@ -322,7 +322,7 @@ def _expected(tree: Tree) -> int:
     """Files that the last build of the same major version compiled; 0 where there was none."""
     same = [
         kept.record.compiled
-        for kept in cache.built()
+        for kept in build_cache.built()
         if major_of(kept.record.version_num) == major_of(tree.version_num)
     ]
     return same[-1] if same else 0

@@ -109,7 +109,7 @@ def failed(
       pgstrata servers failed git20devel-1a2b3c4d
     """
     from pgstrata.errors import UsageError, harmless
-    from pgstrata.source.cache import failures, names_of
+    from pgstrata.source.build_cache import failures, names_of
 
     found = [failure for failure in failures() if name in names_of(failure)]
     if not found:

@@ -14,8 +14,8 @@ from pgstrata.server.find.recipe import DEFAULT, Build
 from pgstrata.server.find.sources import Listed, Tree
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.source.build import BuiltServer, build, find_built
-from pgstrata.source.cache import built, failures, remove
-from pgstrata.source.cache import clear_builds as clear_unfinished
+from pgstrata.source.build_cache import built, failures, remove
+from pgstrata.source.build_cache import clear_builds as clear_unfinished
 from pgstrata.source.spec import SourceSpec, find_tree
 
 

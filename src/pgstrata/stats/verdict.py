@@ -146,7 +146,7 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
         return "unclear", "nothing was measured"
     if e.too_few:
         return "unclear", (
-            f"{e.blocks} blocks with connections of their own are too few to tell chance from a difference; "
+            f"{e.blocks} batches with connections of their own are too few to tell chance from a difference; "
             f"at least {LEAST_BLOCKS}: measure longer"
         )
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -158,7 +158,7 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
         return "same", f"the interval lies within ± {margin:.1%}"
     apart = high < 0 or low > 0
     if apart and abs(e.log) > bound and e.disagreeing:
-        return "unclear", f"only {e.agreeing} of {e.blocks} blocks agree on the direction"
+        return "unclear", f"only {e.agreeing} of {e.blocks} batches agree on the direction"
     if apart and abs(e.log) > bound:
         return (
             "slower" if e.log < 0 else "faster"

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import duckdb
 
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.store.layout import Results
 from pgstrata.store.read import BrokenRun
+from pgstrata.store.results_folder import Results
 from pgstrata.store.tables import TABLES
 from pgstrata.store.views import MEMORY, asked_for, connect
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.catalogue import Entry
 from pgstrata.store.comparisons import counted
-from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, Run, read_run
+from pgstrata.store.results_folder import Results
 from pgstrata.suggest import nearest
 
 _SERVER = re.compile(r"(?:pg|path|dsn|release|tar|src|git):.")

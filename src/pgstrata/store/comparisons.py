@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from pgstrata.store.layout import Results
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import Run
+from pgstrata.store.results_folder import Results
 
 
 def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:

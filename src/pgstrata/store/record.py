@@ -104,9 +104,11 @@ class LatenessRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplayFailureRecord(Struct, frozen=True, kw_only=True):
-    """Statements of one shape that ended in the same way. `then`, `now`: SQLSTATE, None where they
+    """Executions of one statement that ended in the same way. `then`, `now`: SQLSTATE, None where they
     succeeded."""
 
+    number: Count | None = None
+    """In the header of the captured file; None in older run folders."""
     statement: str
     then: str | None
     now: str | None
@@ -155,9 +157,11 @@ class LatencyRecord(Struct, frozen=True, kw_only=True):
     max: float | None
 
 
-class StatementRecord(Struct, frozen=True, kw_only=True):
+class StatementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One statement of a role, by its name: all its executions."""
 
+    number: Count | None = None
+    """In the header of the captured file; None where none is replayed, and in older run folders."""
     name: str
     count: Count
     errors: Count
@@ -289,6 +293,8 @@ class AloneRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One statement of a replay, executed with nothing beside it because the rounds had called it slower or
     faster on a variant."""
 
+    number: Count | None = None
+    """In the header of the captured file; None in older run folders."""
     name: str
     slices: tuple[Slice, ...] = ()
     """The turns of this variant; `rate` is executions for each second that they took."""
@@ -578,7 +584,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     built: BuiltRecord | None = None
 
 
-class FragmentRecord(Struct, frozen=True, kw_only=True):
+class ConfigFileRecord(Struct, frozen=True, kw_only=True):
     name: str
     text: str
 
@@ -586,7 +592,7 @@ class FragmentRecord(Struct, frozen=True, kw_only=True):
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A setting that a version does not take as it was written.
 
-    `to`, `to_value`: what was set instead; None where it was left out. `line`: of the fragment, from 1.
+    `to`, `to_value`: what was set instead; None where it was left out. `line`: of the config file, from 1.
     """
 
     name: str
@@ -599,10 +605,10 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ConfigRecord(Struct, frozen=True, kw_only=True):
-    """A stack of fragments, and what the version made of it."""
+    """A stack of config files, and what the version made of it."""
 
     name: str
-    fragments: tuple[FragmentRecord, ...]
+    fragments: tuple[ConfigFileRecord, ...]
     settings: dict[str, str]
     dropped: tuple[Change, ...]
     mapped: tuple[Change, ...]

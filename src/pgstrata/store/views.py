@@ -12,7 +12,7 @@ import duckdb
 from pgstrata.errors import StoreError
 from pgstrata.sql_text import literal
 from pgstrata.store.columns import RUNS, STEPS
-from pgstrata.store.layout import Results
+from pgstrata.store.results_folder import Results
 from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 
 MEMORY = "500MB"

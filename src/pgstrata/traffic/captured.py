@@ -9,7 +9,6 @@ often, and the header, which says what the file holds. docs/reference/captured-f
 from __future__ import annotations
 
 import os
-import re
 import struct
 import tempfile
 import zlib
@@ -210,14 +209,6 @@ SHOWN = 150
 def name_of(number: int, shape: str) -> str:
     """What a replay calls the statements of a shape: unique by its number in the header, and readable."""
     return f"#{number} {shape[:SHOWN]}{'…' if len(shape) > SHOWN else ''}"
-
-
-_NUMBER = re.compile(r"#[0-9]+ ")
-
-
-def text_of(name: str) -> str:
-    """The readable part of such a name."""
-    return _NUMBER.sub("", name, count=1)
 
 
 class CapturedError(PgstrataError):
@@ -839,5 +830,4 @@ __all__ = [
     "Writer",
     "is_captured",
     "name_of",
-    "text_of",
 ]

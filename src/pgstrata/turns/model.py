@@ -42,7 +42,7 @@ class Pairs(NamedTuple):
     """Neighbouring slices of two variants, as arguments of `stats.estimate.estimate`.
 
     base, other: in the order of the pairs; other ÷ base is how many times as fast the other one is. blocks:
-    how many pairs each block has, where connections were new for each block. by_totals: both did the
+    how many pairs each batch has, where connections were new for each batch. by_totals: both did the
     same work.
     """
 
@@ -93,7 +93,7 @@ class Kind(Protocol):
         """Returns what a verdict takes at least where it is waited for. part_seconds: of a slice or round."""
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """Returns what judges read of recorded slices. blocks: pairs of each block."""
+        """Returns what judges read of recorded slices. blocks: pairs of each batch."""
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
         """Returns how a step with this many parts of each variant was measured, as pages say it."""

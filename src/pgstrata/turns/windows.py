@@ -27,17 +27,17 @@ GAP = 0.05
 """Between two windows, as a share of one: what was under way in the first comes to its end."""
 
 FIRST_WARMUP_SECONDS = 1.0
-"""Least warm-up of the first block of a step in windows."""
+"""Least warm-up of the first batch of a step in windows."""
 
 BLOCK_SECONDS = 1.0
 """Measured of each variant with one set of connections on one set of CPUs. What these are by chance is part
 of its speed, and is drawn anew with them."""
 
 SHORT_BLOCK_SECONDS = 0.2
-"""A step of a fixed, short time has blocks of this length at least."""
+"""A step of a fixed, short time has batches of this length at least."""
 
 MOST_BLOCKS = 40
-"""Blocks of a step of a fixed time: more of them would not make its error better known."""
+"""Batches of a step of a fixed time: more of them would not make its error better known."""
 
 LONG_SHARE = 0.25
 """A statement that takes a larger share of a slice than this would work on into the slice of another variant:
@@ -55,7 +55,7 @@ least."""
 
 
 class Windows:
-    """Slices of some milliseconds in blocks, each block with new connections."""
+    """Slices of some milliseconds in batches, each batch with new connections."""
 
     name: TurnKind = "windows"
     part: Final = "slice"
@@ -64,7 +64,7 @@ class Windows:
     from_snapshot: Final = False
 
     def cost(self, length: Length) -> float:
-        """All windows with the gaps between them, and the warm-up and the begin of each block."""
+        """All windows with the gaps between them, and the warm-up and the begin of each batch."""
         fixed = length.most_seconds is None
         seconds = length.seconds if length.most_seconds is None else length.most_seconds
         blocks = len(block_lengths(seconds, fixed=fixed))
@@ -90,11 +90,11 @@ class Windows:
 
 
 def block_lengths(seconds: float, *, fixed: bool = False) -> list[float]:
-    """Returns the lengths, in seconds of each variant, of the blocks of a step in windows: an even number of
+    """Returns the lengths, in seconds of each variant, of the batches of a step in windows: an even number of
     equal ones.
 
-    Every block has new connections on CPUs that are drawn anew, and often servers that have been started
-    anew, in both orders as often. fixed: the step ends by time; it has as many blocks as a verdict needs,
+    Every batch has new connections on CPUs that are drawn anew, and often servers that have been started
+    anew, in both orders as often. fixed: the step ends by time; it has as many batches as a verdict needs,
     where it is long enough, and not many more."""
     count = seconds / BLOCK_SECONDS
     if fixed:
@@ -120,11 +120,11 @@ def grown_slice(slice_seconds: float, statement_seconds: float) -> float | None:
 
 
 def warmup_of_block(number: int, warmup: float, *, data_bytes: int | None = None) -> float:
-    """Returns the seconds of warm-up of the block of this number, from 1: the first has the
+    """Returns the seconds of warm-up of the batch of this number, from 1: the first has the
     whole `warmup` of the step.
 
-    data_bytes: size of the data, where servers start anew before each block and have to read it again: then
-    all blocks are alike.
+    data_bytes: size of the data, where servers start anew before each batch and have to read it again: then
+    all batches are alike.
     """
     if data_bytes is not None:
         return AGAIN_SECONDS + data_bytes / READ_AGAIN_RATE
@@ -172,7 +172,10 @@ class WindowSchedule:
     def spec(self, participant: int) -> WindowsSpec:
         """`windows` of the driver's spec."""
         return WindowsSpec(
-            self.slice_seconds, self.gap_seconds, self.participants, self.positions(participant)
+            slice_seconds=self.slice_seconds,
+            gap_seconds=self.gap_seconds,
+            participants=self.participants,
+            positions=self.positions(participant),
         )
 
     def moment(self, participant: int, active: float) -> float:

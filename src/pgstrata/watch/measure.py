@@ -17,7 +17,7 @@ from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.count.measure.count import COUNTED_AS
-from pgstrata.count.measure.two_servers import count_each
+from pgstrata.count.measure.counted_pair import count_each
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.files.disk import remove_tree
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
@@ -26,7 +26,7 @@ from pgstrata.observe.other_load import OtherLoad
 from pgstrata.search.bisect.hunt import build_server, of_machine
 from pgstrata.search.bisect.line import Stop
 from pgstrata.search.bisect.procedure import START_ERROR
-from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.recipe import Build
 from pgstrata.server.system.compiler import find_compiler
 from pgstrata.source.build import find_built
@@ -217,7 +217,7 @@ def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
     """Digests of scripts and config files: a file that is edited asks another question."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
-    names |= {str(own) for name in variant.config if (own := find_fragment(name, Path.cwd()).path)}
+    names |= {str(own) for name in variant.config if (own := find_config_file(name, Path.cwd()).path)}
     return {name: digest_of(Path(name)) for name in sorted(names)}
 
 

@@ -52,7 +52,7 @@ def once(tmp_path: Path) -> RunSet:
     for variant, factor in (("pg16.11", 1.0), ("pg17.7", 0.8)):
         options = {"rows": 500_000, "seconds": 10, "steps": ["100:range"]}
         key = RunKey("c", variant, "insert", 1)
-        make_run(tmp_path, key, speed=factor, seconds=3, options=options, fragment="default")
+        make_run(tmp_path, key, speed=factor, seconds=3, options=options, config_file="default")
     return read_results(tmp_path)
 
 

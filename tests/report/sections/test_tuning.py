@@ -17,7 +17,7 @@ from pgstrata.report.sections.trend import trends
 from pgstrata.report.write import write_report
 from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
-from pgstrata.store.record import ConfigRecord, FragmentRecord
+from pgstrata.store.record import ConfigFileRecord, ConfigRecord
 from support.needs import needs
 from support.runs import circumstances_of, clone_run, make_run
 
@@ -58,14 +58,14 @@ def write(
     base = {"full_page_writes": "on", "wal_compression": "off", "synchronous_commit": "on"}
     builder.settings({**run.settings(), **base, **changed})
     names = ("cached-by-pg", *([overlay] if overlay else []))
-    fragments = tuple(FragmentRecord(name=name, text="") for name in names)
+    config_files = tuple(ConfigFileRecord(name=name, text="") for name in names)
     clients = int(key.workload[0])
     builder.finish(
         structs.replace(
             circumstances_of(copy),
             workload_name="insert",
             options={"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients},
-            config=ConfigRecord(name=key.variant, fragments=fragments, settings={}, dropped=(), mapped=()),
+            config=ConfigRecord(name=key.variant, fragments=config_files, settings={}, dropped=(), mapped=()),
         )
     )
 

@@ -18,7 +18,7 @@ from pgstrata.errors import PgstrataError, ServerError, UsageError
 from pgstrata.layout import Layout, draw
 from pgstrata.server.cluster import cluster as cluster_module
 from pgstrata.server.cluster.cluster import Cluster, clear_leftovers, new_database
-from pgstrata.server.config.resolve import Fragment, Resolved, resolve
+from pgstrata.server.config.resolve import ConfigFile, Resolved, resolve
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.account import server_account
@@ -82,7 +82,7 @@ def semaphores_of(pid: int) -> int:
 @pytest.mark.program
 def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
     config = resolve(
-        [Fragment("mine", "work_mem = 7MB\nmax_wal_size = 2GB\nlog_checkpoints = on\nport = 1")],
+        [ConfigFile("mine", "work_mem = 7MB\nmax_wal_size = 2GB\nlog_checkpoints = on\nport = 1")],
         server.version_num,
         8 << 30,
         server.build,

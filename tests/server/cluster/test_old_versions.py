@@ -7,7 +7,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.configuration import own_settings
 from pgstrata.server.cluster.initdb import initdb_arguments
-from pgstrata.server.config.conf_file import Fragment
+from pgstrata.server.config.conf_file import ConfigFile
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import resolve
 
@@ -22,7 +22,7 @@ synchronous_commit = off
 
 
 def conf(text: str, version_num: int) -> str:
-    written = resolve([Fragment("mine", text)], version_num, 8 << 30).text(KnownSettings(version_num))
+    written = resolve([ConfigFile("mine", text)], version_num, 8 << 30).text(KnownSettings(version_num))
     return "\n".join(line for line in written.splitlines() if not line.startswith("#"))
 
 

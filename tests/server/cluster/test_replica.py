@@ -18,7 +18,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.cluster import replica
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.replica import Replicas, Standby, check_replicas, settings_for
-from pgstrata.server.config.conf_file import Fragment
+from pgstrata.server.config.conf_file import ConfigFile
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, resolve
 from pgstrata.server.find.acquire import acquire
@@ -27,7 +27,7 @@ from pgstrata.server.find.model import Server
 
 def config(server_version: int, **settings: str) -> Resolved:
     text = "".join(f"{name} = '{value}'\n" for name, value in settings.items())
-    return resolve([Fragment("own", text)], server_version, 1 << 30, keep=settings)
+    return resolve([ConfigFile("own", text)], server_version, 1 << 30, keep=settings)
 
 
 @contextmanager

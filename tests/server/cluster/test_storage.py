@@ -148,27 +148,12 @@ def test_a_delay_that_the_kernel_cannot_make_is_said() -> None:
     assert 'io_delay = "' in refused.value.hint
 
 
-@pytest.mark.program
-def test_who_delays_is_said_with_the_reason() -> None:
-    asked = find_delay("2ms", "library")
-    assert asked and asked.library and asked.by == "a preloaded library, as asked"
-    # No device mapper delays by parts of a millisecond.
-    found = find_delay("500us")
-    assert found and found.library and found.by.startswith("a preloaded library, since ")
-    with pytest.raises(UsageError, match=r"io_delay = '500us' by a device cannot be: ") as refused:
-        find_delay("500us", "device")
-    assert found.by.endswith(f"since {refused.value.message.partition('cannot be: ')[2]}")
-    assert 'io_delay_by = "library"' in refused.value.hint
-    with pytest.raises(UsageError, match="`io_delay_by` has no `io_delay`"):
-        check_storage(None, None, None, "device")
-
-
 def test_without_a_compiler_the_sentence_says_what_to_install(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(place))
     with pytest.raises(ServerError, match="needs a C compiler") as refused:
-        find_delay("2ms", "library")
+        find_delay("2ms")
     assert "gcc" in refused.value.hint
 
 
@@ -178,7 +163,7 @@ READS = "SELECT sum(blks_read) FROM pg_stat_database"
 @pytest.fixture
 def delayed(place: Path, pg17: Server) -> Iterator[Cluster]:
     """A server with the fewest buffers whose disk answers 5 ms later."""
-    with cluster(pg17, place / "c", find_storage(None, None, "5ms", "library")) as slow:
+    with cluster(pg17, place / "c", find_storage(None, None, "5ms")) as slow:
         slow.create()
         slow.start(settings={"shared_buffers": "128kB", "max_parallel_workers_per_gather": "0"})
         yield slow
@@ -235,7 +220,7 @@ def test_a_commit_waits_and_the_variables_of_the_server_stay(
         syncs, took = after[0] - before[0], after[1] - before[1]
         assert syncs >= 20 and took >= 5 * 20
     env = Path(f"/proc/{delayed.postmaster.pid}/environ").read_bytes().split(b"\0")
-    found = find_delay("5ms", "library")
+    found = find_delay("5ms")
     assert found is not None
     assert f"LD_PRELOAD={found.library}".encode() in env
     own = {"LD_PRELOAD": "/lib/other.so", "X": "1"}

@@ -10,7 +10,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.cluster import Cluster, new_database
-from pgstrata.server.config.conf_file import Fragment, quoted
+from pgstrata.server.config.conf_file import ConfigFile, quoted
 from pgstrata.server.config.resolve import Resolved, SettingOutcome, explain, resolve
 from pgstrata.server.config.settings import history
 from pgstrata.server.find.acquire import acquire
@@ -52,13 +52,13 @@ VALUES = (
 
 
 def made(server: Server, text: str) -> Resolved:
-    fragment = Fragment("mine", text)
-    return resolve([fragment], server.version_num, 1 << 30, server.build, programs=server.programs)
+    config_file = ConfigFile("mine", text)
+    return resolve([config_file], server.version_num, 1 << 30, server.build, programs=server.programs)
 
 
 def outcomes_of(server: Server, text: str) -> list[SettingOutcome]:
-    fragment = Fragment("mine", text)
-    return explain([fragment], server.version_num, 1 << 30, server.build, programs=server.programs)
+    config_file = ConfigFile("mine", text)
+    return explain([config_file], server.version_num, 1 << 30, server.build, programs=server.programs)
 
 
 def is_taken(session: Any, name: str, value: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.classes import CLASSES, check_keep, is_left_out
-from pgstrata.server.config.conf_file import Fragment
+from pgstrata.server.config.conf_file import ConfigFile
 from pgstrata.server.config.resolve import Resolved, resolve
 from pgstrata.server.config.settings import history, names
 from pgstrata.server.find.acquire import acquire
@@ -15,9 +15,11 @@ from pgstrata.server.find.model import Server
 
 def made(text: str, server: Server | None = None, keep: tuple[str, ...] = ()) -> Resolved:
     if server is None:
-        return resolve([Fragment("mine", text)], 170011, 1 << 30, keep=keep)
-    fragment = Fragment("mine", text)
-    return resolve([fragment], server.version_num, 1 << 30, server.build, programs=server.programs, keep=keep)
+        return resolve([ConfigFile("mine", text)], 170011, 1 << 30, keep=keep)
+    config_file = ConfigFile("mine", text)
+    return resolve(
+        [config_file], server.version_num, 1 << 30, server.build, programs=server.programs, keep=keep
+    )
 
 
 @pytest.mark.parametrize(

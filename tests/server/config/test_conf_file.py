@@ -1,4 +1,4 @@
-"""Fragments are read by the grammar of postgresql.conf."""
+"""Config files are read by the grammar of postgresql.conf."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.conf_file import Fragment, assignments, quoted, with_included
+from pgstrata.server.config.conf_file import ConfigFile, assignments, quoted, with_included
 
 
 def read(text: str) -> list[tuple[str, str, int]]:
-    return [(a.name, a.value, a.line) for a in assignments(Fragment("mine", text))]
+    return [(a.name, a.value, a.line) for a in assignments(ConfigFile("mine", text))]
 
 
 def test_every_way_of_writing_a_setting() -> None:
@@ -80,8 +80,8 @@ def test_included_files_stand_in_the_place_of_the_directive(tmp_path: Path) -> N
         "work_mem = 3MB\ninclude_dir = 'conf.d'\nINCLUDE_IF_EXISTS 'absent.conf'\ninclude'last.conf'\n"
     )
     (tmp_path / "last.conf").write_text("fsync = off # last")
-    fragment = with_included(Fragment("postgresql", main.read_text(), main))
-    lines = assignments(fragment)
+    config_file = with_included(ConfigFile("postgresql", main.read_text(), main))
+    lines = assignments(config_file)
     assert [(a.name, a.value, Path(a.place).name) for a in lines] == [
         ("work_mem", "3MB", "postgresql.conf:1"),
         ("work_mem", "1MB", "10-a.conf:1"),
@@ -89,7 +89,7 @@ def test_included_files_stand_in_the_place_of_the_directive(tmp_path: Path) -> N
         ("jit", "off", "deep.conf:1"),
         ("fsync", "off", "last.conf:1"),
     ]
-    whole = assignments(Fragment("whole", fragment.whole_text))
+    whole = assignments(ConfigFile("whole", config_file.whole_text))
     assert [(a.name, a.value) for a in whole] == [(a.name, a.value) for a in lines]
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_included_is_said_of_all_directives_at_once(tmp_path: Pat
         "include 'binary.conf'\nwork_mem = 1MB\n"
     )
     with pytest.raises(UsageError) as error:
-        assignments(with_included(Fragment("a", main.read_text(), main)))
+        assignments(with_included(ConfigFile("a", main.read_text(), main)))
     said = error.value.message
     for line, words in enumerate(
         ["there is no included config file", "cannot be read", "includes itself", "without a file", "UTF-8"],
@@ -117,12 +117,12 @@ def test_files_that_include_files_have_an_end(tmp_path: Path) -> None:
         (tmp_path / f"{number}.conf").write_text(f"include '{number + 1}.conf'\n")
     (tmp_path / "20.conf").write_text("jit = off\n")
     with pytest.raises(UsageError, match="more than 10 deep"):
-        assignments(with_included(Fragment("0", "include '1.conf'", tmp_path / "0.conf")))
+        assignments(with_included(ConfigFile("0", "include '1.conf'", tmp_path / "0.conf")))
     (tmp_path / "d").mkdir()
     for number in range(300):
         (tmp_path / "d" / f"{number}.conf").write_text("jit = off\n")
     with pytest.raises(UsageError, match="more than 200 files"):
-        assignments(with_included(Fragment("m", "include_dir 'd'", tmp_path / "m.conf")))
+        assignments(with_included(ConfigFile("m", "include_dir 'd'", tmp_path / "m.conf")))
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:

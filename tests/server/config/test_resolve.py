@@ -1,4 +1,4 @@
-"""What a version of PostgreSQL makes of a stack of fragments."""
+"""What a version of PostgreSQL makes of a stack of config files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import (
-    Fragment,
+    ConfigFile,
     Resolved,
     explain,
-    find_fragment,
+    find_config_file,
     resolve,
-    shipped_fragments,
+    shipped_config_files,
 )
 from pgstrata.server.config.settings import history, major_of, setting
 from pgstrata.server.find.model import Server
@@ -43,7 +43,7 @@ EVERY = [
 
 
 def made(text: str, version: int = 170011, ram: int = 16 * GB, build: str = "") -> Resolved:
-    return resolve([Fragment("mine", text)], version, ram, build)
+    return resolve([ConfigFile("mine", text)], version, ram, build)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_values_are_written_as_show_writes_them(text: str, shown: str) -> None:
 
 
 def test_the_last_assignment_counts_and_the_earlier_ones_are_told() -> None:
-    stack = [Fragment("base", "work_mem = 4MB\nwork_mem = 8MB"), Fragment("over", "work_mem = 16MB")]
+    stack = [ConfigFile("base", "work_mem = 4MB\nwork_mem = 8MB"), ConfigFile("over", "work_mem = 16MB")]
     assert resolve(stack, 170011, GB).settings == {"work_mem": "16MB"}
     assert resolve(stack, 170011, GB).name == "base+over"
     kinds = [(o.kind, o.reason) for o in explain(stack, 170011, GB)]
@@ -203,51 +203,53 @@ def test_what_one_version_takes_no_other_refuses(one: int, other: int, data: st.
 
 
 @pytest.mark.parametrize("version", EVERY)
-def test_shipped_fragments_fit_every_version(version: int) -> None:
-    shipped = {f.name: f for f in shipped_fragments()}
+def test_shipped_config_files_fit_every_version(version: int) -> None:
+    shipped = {f.name: f for f in shipped_config_files()}
     bases = {"cached-by-pg", "cached-by-os", "io-bound", "default", "safe-defaults"}
     assert bases | {"pg_stat_statements", "a1", "a2", "a3", "a4", "a18"} <= set(shipped)
-    for fragment in shipped.values():
-        assert fragment.text.startswith(f"# {fragment.name}: ")
-        resolve([fragment], version, 8 * GB)
+    for config_file in shipped.values():
+        assert config_file.text.startswith(f"# {config_file.name}: ")
+        resolve([config_file], version, 8 * GB)
 
 
 def test_the_base_is_the_published_one_at_its_size() -> None:
-    settings = resolve([find_fragment("cached-by-pg", None)], 150019, 16 * GB).settings
+    settings = resolve([find_config_file("cached-by-pg", None)], 150019, 16 * GB).settings
     assert settings["shared_buffers"] == "10GB"
     assert (settings["max_wal_size"], settings["min_wal_size"]) == ("40GB", "20GB")
-    assert resolve([find_fragment("cached-by-os", None)], 150019, 16 * GB).settings["shared_buffers"] == "1GB"
-    overlay = resolve([find_fragment("a18", None)], 150019, 16 * GB).settings
+    assert (
+        resolve([find_config_file("cached-by-os", None)], 150019, 16 * GB).settings["shared_buffers"] == "1GB"
+    )
+    overlay = resolve([find_config_file("a18", None)], 150019, 16 * GB).settings
     assert (overlay["autovacuum_work_mem"], overlay["wal_buffers"]) == ("256MB", "64MB")
 
 
 def test_a4_resolves_to_what_the_base_has() -> None:
-    base = find_fragment("cached-by-pg", None)
-    plain, over = (resolve(s, 150019, 16 * GB) for s in ([base], [base, find_fragment("a4", None)]))
+    base = find_config_file("cached-by-pg", None)
+    plain, over = (resolve(s, 150019, 16 * GB) for s in ([base], [base, find_config_file("a4", None)]))
     assert plain.settings == over.settings
 
 
-def test_fragments_are_found_by_name_and_by_path(tmp_path: Path) -> None:
+def test_config_files_are_found_by_name_and_by_path(tmp_path: Path) -> None:
     (tmp_path / "mine.conf").write_text("work_mem = 5MB\n")
     (tmp_path / "default.conf").write_text("work_mem = 6MB\n")
-    assert find_fragment("mine.conf", tmp_path).name == "mine"
-    assert find_fragment("mine", tmp_path).path == tmp_path / "mine.conf"
-    assert find_fragment("default.conf", tmp_path).text == "work_mem = 6MB\n"
-    assert find_fragment("default", tmp_path).path is None  # the shipped one
+    assert find_config_file("mine.conf", tmp_path).name == "mine"
+    assert find_config_file("mine", tmp_path).path == tmp_path / "mine.conf"
+    assert find_config_file("default.conf", tmp_path).text == "work_mem = 6MB\n"
+    assert find_config_file("default", tmp_path).path is None  # the shipped one
 
 
 @pytest.mark.parametrize("name", ["cached-by-gp", "../../etc/passwd", "none.conf", "", ".", "a/b.conf"])
-def test_a_fragment_that_is_not_there(name: str, tmp_path: Path) -> None:
+def test_a_config_file_that_is_not_there(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        find_fragment(name, tmp_path)
+        find_config_file(name, tmp_path)
 
 
-def test_a_fragment_that_is_no_text(tmp_path: Path) -> None:
+def test_a_config_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "bad.conf").write_bytes(b"work_mem = \xff\n")
     (tmp_path / "folder.conf").mkdir()
     for name in ("bad.conf", "folder.conf"):
         with pytest.raises(UsageError, match=name.partition(".")[0]):
-            find_fragment(name, tmp_path)
+            find_config_file(name, tmp_path)
 
 
 def test_the_table_reaches_from_the_oldest_version_to_the_newest() -> None:
@@ -262,8 +264,8 @@ def test_a_config_for_18_becomes_what_the_server_has(pg17: Server) -> None:
     """A server that calls itself 18 before it has what 18 has: its number does not decide."""
     early18 = replace(pg17, version="18devel", version_num=180000)
     text = "io_method = worker\nssl_groups = 'X25519'\nwork_mem = 8MB\n"
-    fragment = Fragment("mine", text)
-    resolved = resolve([fragment], 180000, 1 << 30, early18.build, programs=early18.programs)
+    config_file = ConfigFile("mine", text)
+    resolved = resolve([config_file], 180000, 1 << 30, early18.build, programs=early18.programs)
     assert resolved.settings == {"ssl_ecdh_curve": "X25519", "work_mem": "8MB"}
     (change,) = resolved.dropped
     assert change.name == "io_method" and "does not have it" in change.reason

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import StatementDone
-from pgstrata.driver.spec import Connection, document
+from pgstrata.driver.message import document
+from pgstrata.driver.spec import Connection
 from pgstrata.errors import DriverError, ServerError, UsageError
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.errors import ServerError
 from pgstrata.server.cluster.cluster import Cluster, clear_leftovers
-from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.find.model import Server
 from pgstrata.server.system import control_groups
 from pgstrata.server.system.memory import MemoryGroup
@@ -18,7 +18,7 @@ LIMIT = 256 << 20
 
 
 def cluster(server: Server, folder: Path) -> Cluster:
-    config = resolve([find_fragment("default", None)], server.version_num, LIMIT)
+    config = resolve([find_config_file("default", None)], server.version_num, LIMIT)
     return Cluster(server, config, folder, memory=LIMIT)
 
 

@@ -15,7 +15,7 @@ from pgstrata.driver.events import Done
 from pgstrata.measure.step import driver_spec
 from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
-from pgstrata.traffic.captured import Captured, Header, Statement, Writer, name_of
+from pgstrata.traffic.captured import Captured, Header, Statement, Writer
 from pgstrata.traffic.replay.alone import alone_statements
 from pgstrata.traffic.replay.judged import Judged, judged
 from support.page import PageReader
@@ -117,8 +117,8 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "executed alone for 60.0 s at most" in done.stdout + done.stderr
     found = outcome(place)
-    by_text = {one.name.partition(" ")[2]: one for one in found.statements}
-    assert [one.name.partition(" ")[2] for one in found.of("slower")] == [SLOW]
+    by_text = {one.statement.text: one for one in found.statements}
+    assert [one.statement.text for one in found.of("slower")] == [SLOW]
     slow = by_text[SLOW].alone
     assert slow is not None and slow.verdict is not None
     assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16
@@ -177,14 +177,14 @@ def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
         ],
     )
     with Captured(file) as opened:
-        names = [name_of(number, one.text) for number, one in enumerate(opened.header.shapes)]
-    wanted: Mapping[str, float] = dict.fromkeys(names, 0.01)
+        texts = [one.text for one in opened.header.shapes]
+    wanted: Mapping[int, float] = dict.fromkeys(range(len(texts)), 0.01)
     found = alone_statements(file, "shop", "replay", False, wanted, tmp_path)
-    why = {name.partition(" ")[2]: one.why_not for name, one in found.items()}
+    why = {texts[number]: one.why_not for number, one in found.items()}
     assert why[change] == "" and why["SELECT count(*) FROM nowhere"] == ""
     assert why["COMMIT"] == why["VACUUM items"] == "it is neither a query nor a change of rows"
     assert why["SELECT 1; SELECT 2"] == "it is several statements"
-    statement = found[names[1]]
+    statement = found[1]
     assert statement.step is not None
     with running(pg17) as cluster, database(cluster, "shop") as admin:
         admin.execute("CREATE SCHEMA apart")
@@ -198,6 +198,6 @@ def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
         rows = admin.execute("SELECT note, xmax::text <> '0' FROM apart.items ORDER BY id").fetchall()
     (role,) = done.roles
     assert role.replay is not None and not [f for f in role.replay.failures if f.now], role.replay
-    total = next(one for one in role.statements_by_name if one.name == statement.name)
+    total = next(one for one in role.statements_by_name if one.number == statement.number)
     assert (total.count, total.errors, total.rows) == (10, 0, 10)
     assert rows == [("kept", True), ("kept", True)]

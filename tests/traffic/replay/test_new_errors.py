@@ -16,7 +16,7 @@ from pgstrata.traffic.replay.judged import BY_ORDER, Judged, judged
 from support.records import circumstances, comparison_record, step_record
 
 OLD, NEW = "13", "17"
-STATEMENT = "1 INSERT INTO t VALUES ($1)"
+STATEMENT = "#1 INSERT INTO t VALUES ($1)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_errors_of_order_are_told_apart_even_in_every_round(tmp_path: Path, sqls
 
 def test_a_statement_behind_an_error_that_both_versions_have_is_not_rejected_by_one(tmp_path: Path) -> None:
     """As 25P02 after a 23503 that came on both, in transactions that met in another order."""
-    both = Failed("23503", (1, 1, 1, 1), "2 INSERT INTO u VALUES ($1)")
+    both = Failed("23503", (1, 1, 1, 1), "#2 INSERT INTO u VALUES ($1)")
     found = told(tmp_path, [both], [both, Failed("25P02", (1, 1, 1, 1))])
     assert not found.new_errors
     assert [error.sqlstate for error in found.apart_errors] == ["25P02"]

@@ -25,9 +25,10 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.model import Server
-from pgstrata.store.record import StepRecord
+from pgstrata.store.record import StatementRecord, StepRecord
+from pgstrata.store.statement import statement_of
 from pgstrata.traffic.capture import capture
-from pgstrata.traffic.captured import Captured, Header, Statement, Writer, text_of
+from pgstrata.traffic.captured import Captured, Header, Statement, Writer
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.workload import catalog
@@ -141,10 +142,10 @@ def test_what_the_original_left_is_left_again(
     assert {one["now"] for one in told["failures"]} == {"23505", "42703", "22012"}
     assert done["operations"] + done["errors"] == header.statements
     assert (told["sessions"], told["lost"], told["unsent"]) == (header.sessions, 0, 0)
-    by_name = {one["name"]: one["count"] for one in done["statements_by_name"]}
+    by_number = {one["number"]: one["count"] for one in done["statements_by_name"]}
     for number, one in enumerate(header.shapes):
         if one.calls:
-            assert by_name[next(n for n in by_name if n.startswith(f"#{number} "))] == one.calls
+            assert by_number[number] == one.calls
     # How late it was itself is told for each second, and adds up.
     lags = [second["roles"][0]["replay"] for second in outcome.seconds]
     assert sum(lag["sent"] for lag in lags) == told["lag"]["sent"] == header.statements
@@ -549,9 +550,16 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = place.glob("results/*/*/*/*/run.json")
     step = next(one for one in json.loads(found.read_text())["steps"] if one["name"] == "replay")
-    failures = [(text_of(one["statement"]), one["then"], one["now"]) for one in step["replay"]["failures"]]
-    assert failures == [("INSERT INTO children VALUES ($1, $2)", None, "23503")]
-    rows = {text_of(one["name"]): one["rows"] for one in step["roles"]["replay"]["statements_by_name"]}
+    statements = [
+        statement_of(msgspec.convert(one, StatementRecord))
+        for one in step["roles"]["replay"]["statements_by_name"]
+    ]
+    texts = {one.name: one.text for one in statements}
+    (failure,) = step["replay"]["failures"]
+    assert (failure["then"], failure["now"]) == (None, "23503")
+    (failed,) = [one for one in statements if one.number == failure["number"]]
+    assert failed.text == "INSERT INTO children VALUES ($1, $2)" and failed.name == failure["statement"]
+    rows = {texts[one["name"]]: one["rows"] for one in step["roles"]["replay"]["statements_by_name"]}
     assert rows == {
         "INSERT INTO parents (name) VALUES ($1)": 1,
         "UPDATE parents SET name = $1 WHERE id = $2": 0,
@@ -562,7 +570,7 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
     assert "No call of 1 statement found a row on" in page
     assert "no log says" in page and "UPDATE parents SET name" in page
     # How many in all, and of each statement: two updates, and one of two questions.
-    nothing = {text_of(name): count for name, count in step["replay"]["found_nothing"].items()}
+    nothing = {texts[name]: count for name, count in step["replay"]["found_nothing"].items()}
     assert nothing["UPDATE parents SET name = $1 WHERE id = $2"] == 2
     assert nothing["SELECT name FROM parents WHERE id = $1"] == 1
     reader = PageReader(next(place.glob("results/**/*.html")))

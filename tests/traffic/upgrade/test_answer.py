@@ -13,6 +13,7 @@ import pytest
 from pgstrata.judge.statements import Executions, StatementVerdict
 from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import Slice
+from pgstrata.store.statement import Statement
 from pgstrata.traffic.commands.upgrade import _again
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.answer import Answer, Evidence, answer
@@ -85,7 +86,7 @@ def statement(
         aside=aside,
     )
     asked = Executions(100, 0, 1.0)
-    return StatementVerdict("#0 SELECT", asked, asked, share, share, rounds, verdict)
+    return StatementVerdict(Statement(0, "#0 SELECT"), asked, asked, share, share, rounds, verdict)
 
 
 def judged(*statements: StatementVerdict, disturbance: str = "") -> Judged:

@@ -12,7 +12,7 @@ from pgstrata.traffic.captured import Header
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.upgrade.campaign import labels, rounds_in_time
 from pgstrata.traffic.upgrade.question import Question, server_of, spec_of, targets_of
-from pgstrata.traffic.upgrade.servers import Servers
+from pgstrata.traffic.upgrade.versions import Servers
 
 
 def question(**more: Any) -> Question:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.features import Features
 from pgstrata.workload import catalog

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step

@@ -114,7 +114,7 @@ pub fn step(spec: &Spec, replay: &ReplaySpec, events: &Events) -> Result<i32, Fa
     let failed = |e: std::io::Error| Failure::new(FailureKind::Io, e.to_string());
     let mailboxes = (0..threads).map(|_| Mailbox::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let tallies: Vec<ReplayTally> = (0..threads).map(|_| ReplayTally::new()).collect();
-    let mut record = RoleRecord::named(replay.role.clone(), file.shapes.clone());
+    let mut record = RoleRecord::replayed(replay.role.clone(), file.shapes.clone());
     let recorders: Vec<_> = (0..threads).map(|_| record.recorder()).collect();
     let begun = clock::now();
     let (queue, wanted) = mpsc::sync_channel::<(u64, Entry)>(CONNECTORS);

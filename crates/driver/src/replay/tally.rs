@@ -182,6 +182,7 @@ impl<'a> ReplayTotals<'a> {
         }
         let text = |state: Option<[u8; 5]>| state.map(|s| String::from_utf8_lossy(&s).into_owned());
         let failures = failures.into_iter().map(|((shape, then, now), (count, message))| ReplayFailure {
+            number: shape as u32,
             statement: self.shapes.get(shape).cloned().unwrap_or_default(),
             then: text(then),
             now: text(now),

@@ -16,13 +16,15 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::ALPN;
-use super::old_pem;
 use super::verify::{Authorities, Verifier};
 use crate::events::{Failure, FailureKind};
 use crate::spec::{TlsMode, TlsSpec, TlsVersion};
 
 /// Certificates of the authorities that the system believes, in the words of libpq.
 const SYSTEM: &str = "system";
+
+/// The first line of a key that is encrypted as a whole, with its own text saying how (RFC 1421).
+const ENCRYPTED_PEM: &str = "Proc-Type: 4,ENCRYPTED";
 
 /// What the description of a connection means for TLS.
 ///
@@ -122,8 +124,13 @@ fn private_key(path: &str, password: Option<&str>) -> Result<PrivateKeyDer<'stat
     let bytes = fs::read(path).map_err(|e| unread(&e))?;
     // Around a key may stand anything.
     let text = String::from_utf8_lossy(&bytes);
-    if let Some(locked) = old_pem::find(&text) {
-        return locked.unlock(given()?).map_err(|e| failed(&e));
+    if text.lines().any(|line| line.trim_end() == ENCRYPTED_PEM) {
+        return Err(Failure {
+            hint: Some(format!(
+                "`openssl pkcs8 -topk8 -v2 aes256 -in {path} -out FILE` writes it as PKCS #8, with its password"
+            )),
+            ..unusable(format!("the key {path} is encrypted in the legacy format of PEM ({ENCRYPTED_PEM})"))
+        });
     }
     match SecretDocument::from_pem(&text) {
         Ok((label, document)) if label == EncryptedPrivateKeyInfoRef::PEM_LABEL => {

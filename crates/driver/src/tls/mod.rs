@@ -1,7 +1,6 @@
 //! TLS of one connection: bytes in and bytes out; no I/O but for its beginning.
 
 mod certificates;
-mod old_pem;
 mod verify;
 mod words;
 

@@ -26,7 +26,7 @@ from pgstrata.files.user_files import read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
 from pgstrata.server.cluster.storage import check_storage
 from pgstrata.server.config.classes import check_keep
-from pgstrata.server.config.resolve import find_fragment, is_setting
+from pgstrata.server.config.resolve import find_config_file, is_setting
 from pgstrata.server.connect.pooler import check_through
 from pgstrata.server.find.acquire import check_spec
 from pgstrata.server.find.sources import is_source
@@ -198,7 +198,7 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
         document["servers"] = list(overrides.servers)
         document.pop("variants", None)
         if overrides.configs or "configs" not in document:
-            # --config a --config b+c: two stacks, the second of two fragments
+            # --config a --config b+c: two stacks, the second of two config files
             document["configs"] = [stack.split("+") for stack in overrides.configs]
     elif overrides.configs:
         if document.get("variants"):
@@ -239,15 +239,15 @@ def _check_variant(variant: Variant, file: Path | None) -> None:
     check_spec(variant.server)
     _check_foreign(variant)
     check_initdb(variant.initdb)
-    check_storage(variant.data_dir, variant.wal_dir, variant.io_delay, variant.io_delay_by)
+    check_storage(variant.data_dir, variant.wal_dir, variant.io_delay)
     _check_replicas(variant)
     if variant.through is not None:
         managed = not variant.server.startswith("dsn:")
         check_through(variant.through, variant.pooler_settings, managed=managed)
     elif variant.pooler:
         raise UsageError("`pooler` has no `through`", 'add through = "pgbouncer"')
-    for fragment in variant.config:
-        find_fragment(fragment, beside)
+    for config_file in variant.config:
+        find_config_file(config_file, beside)
 
 
 def _check_replicas(variant: Variant) -> None:

@@ -48,7 +48,6 @@ servers = ["pg:12", "pg:17"]
 # data_dir = "/mnt/disks/pgstrata"                      # a disk of its own (docs/guides/storage.md)
 # wal_dir = "/mnt/ssd/pgstrata"                         # and one for its write-ahead log
 # io_delay = "2ms"                                      # or one that answers later than it does
-# io_delay_by = "library"                               # or by the kernel: "device"
 # replicas = 1                                          # a standby that follows it (docs/guides/replicas.md)
 # replication = "sync"                                  # commits wait for it
 # reads = "replica"                                     # steps that only read go to it

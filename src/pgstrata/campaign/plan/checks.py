@@ -11,7 +11,7 @@ from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.order import freezes, schedule_of
 from pgstrata.campaign.study import Study
-from pgstrata.driver.spec import document
+from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.resolve import Resolved
@@ -63,12 +63,11 @@ def check_cpus(campaign: Campaign) -> None:
 
 def check_delay(storage: Storage, config: Resolved, label: str) -> None:
     """Raises UsageError where a server would read past the library that delays it."""
-    library = storage.delay is not None and storage.delay.library is not None
-    if library and config.settings.get("io_method") == "io_uring":
+    if storage.delay is not None and config.settings.get("io_method") == "io_uring":
         raise UsageError(
             f"{label}: io_delay does not reach what io_method = io_uring reads: it asks the kernel without a "
             "call that a library could delay",
-            'io_method = worker or sync, or io_delay_by = "device"',
+            "io_method = worker or sync",
         )
 
 
@@ -83,7 +82,7 @@ def check_counted(campaign: Campaign, variants: Sequence[PlannedVariant]) -> Non
                 f"{variant.label}: instructions are counted of one server, without replicas",
                 "leave `count` out, or `replicas`",
             )
-        if (delay := variant.storage.delay) is not None and delay.library is not None:
+        if variant.storage.delay is not None:
             raise UsageError(
                 f"{variant.label}: the library that delays its disk has instructions of its own, which would "
                 "be counted",

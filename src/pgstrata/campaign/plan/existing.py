@@ -58,7 +58,7 @@ def difference(variant: PlannedVariant, chosen: ChosenWorkload, record: RunRecor
     if record.initdb != tuple(variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
-    if [f.text for f in record.config.fragments] != [f.whole_text for f in variant.config.fragments]:
+    if [f.text for f in record.config.fragments] != [f.whole_text for f in variant.config.config_files]:
         return "other config files"
     if record.config.keep != variant.config.keep:
         return "other `keep_settings`"

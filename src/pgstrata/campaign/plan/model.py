@@ -10,6 +10,7 @@ from msgspec import structs, to_builtins
 
 from pgstrata.campaign.checked import ChosenWorkload
 from pgstrata.campaign.study import Variant
+from pgstrata.server.cluster.delay import DELAYED_BY
 from pgstrata.server.cluster.replica import Replicas, settings_for
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
@@ -54,7 +55,7 @@ class PlannedVariant:
         replicas = self.replicas_record()
         return {
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
-            "config": [fragment.whole_text for fragment in self.config.fragments],
+            "config": [config_file.whole_text for config_file in self.config.config_files],
             "settings": self.config.settings,
             "env": self.spec.env,
             "initdb": self.spec.initdb,
@@ -81,7 +82,7 @@ class PlannedVariant:
         return StorageRecord(
             data=PlaceRecord(folder=data) if data is not None else None,
             wal=PlaceRecord(folder=wal) if wal is not None else None,
-            delay=DelayRecord(seconds=delay.seconds, by=delay.by) if delay is not None else None,
+            delay=DelayRecord(seconds=delay.seconds, by=DELAYED_BY) if delay is not None else None,
         )
 
 

@@ -30,7 +30,7 @@ LAYOUT_MARGIN = 0.05
 """Below this one, servers of different programs are: where each has a layout of its own, it is a percent."""
 
 READ_AGAIN_BYTES = 256 << 20
-"""Data of one cluster that the warm-up of a block has read again after a start; with more of it, steps that
+"""Data of one cluster that the warm-up of a batch has read again after a start; with more of it, steps that
 are measured with all in the server's buffers would not be any more."""
 
 How = TurnKind | Literal["once", "queries"]
@@ -112,7 +112,7 @@ def laid_out_alike(variants: Sequence[PlannedVariant]) -> bool:
 
 
 def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[PlannedVariant]) -> bool:
-    """Whether servers are started anew between the blocks of a step in windows.
+    """Whether servers are started anew between the batches of a step in windows.
 
     With a small margin always; else where a verdict is waited for that layouts of their own may turn, and it
     costs little.

@@ -32,7 +32,7 @@ from pgstrata.server.cluster.extensions import lacking
 from pgstrata.server.cluster.replica import Replicas, check_replicas
 from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.config.known import known_settings
-from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.connect.pooler import find_through
 from pgstrata.server.connect.secrets import spec_without_secrets
 from pgstrata.server.find.model import Server
@@ -184,11 +184,11 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         wanted = (spec.server, campaign.build_of(spec))
         server = servers[wanted]
         stack = spec.config if server.managed else []  # what runs already keeps its settings
-        fragments = [find_fragment(name, campaign.folder) for name in stack]
+        config_files = [find_config_file(name, campaign.folder) for name in stack]
         memory = memory_limit(spec.memory)
         # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
         config = resolve(
-            fragments,
+            config_files,
             server.version_num,
             min(ram, memory or ram),
             server.build,
@@ -196,7 +196,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             keep=[name.lower() for name in campaign.spec.keep_settings],
         )
         through = find_through(spec.through, spec.pooler_settings)
-        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay, spec.io_delay_by)
+        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
         extensions = campaign.extensions_of(spec)
         replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (

@@ -72,7 +72,7 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> CountableStep:
         lengths[role.name] = length
         roles.append(_role(role, length, marks))
     # In turns, so that each finds what the others did before it, and the same at each start.
-    turns = [LockstepSpec([role.name for role in roles], 0)] if len(roles) > 1 else []
+    turns = [LockstepSpec(roles=[role.name for role in roles], ahead=0)] if len(roles) > 1 else []
     made = replace(step, roles=roles, lockstep=turns, seconds=None, warmup=0.0, digest=None)
     return CountableStep(made, lengths, "; ".join(left))
 

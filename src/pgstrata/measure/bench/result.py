@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from msgspec import structs
@@ -45,7 +46,7 @@ class ScriptResult:
     counts: Counts
     mean: float
     stddev: float
-    statements: list[StatementTotals]
+    statements: Sequence[StatementTotals]
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,12 @@ def _log(bench: BenchOptions) -> LogSpec | None:
         return None
     log = bench.log
     path = f"{log.prefix}.{os.getpid()}"
-    return LogSpec(path, log.sampling_rate, log.aggregate_seconds, bench.failures_detailed)
+    return LogSpec(
+        path=path,
+        sampling_rate=log.sampling_rate,
+        aggregate_seconds=log.aggregate_seconds,
+        failures_detailed=bench.failures_detailed,
+    )
 
 
 def _script_error(error: DriverError) -> Exception:

@@ -22,6 +22,7 @@ from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
+from pgstrata.store.statement import Statement
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import AloneStatement, Step
 
@@ -42,7 +43,7 @@ class Candidate:
     """A statement that rounds call slower or faster. seconds: of an execution, on the slower side; others:
     the variants that differ from the base."""
 
-    name: str
+    statement: Statement
     share: float = 0.0
     seconds: float = 0.0
     others: list[Participant] = field(default_factory=list)
@@ -61,17 +62,17 @@ def candidates(
             sides[other.label] = other
             disturbed[other.label] = other.disturbed_rounds(base)
     rounds = {label: other.rounds() for label, other in sides.items()}
-    by_name: dict[str, Candidate] = {}
+    by_statement: dict[Statement, Candidate] = {}
     criterion = Criterion(margin)
     judged = judge_statements(base.rounds(), rounds, watched=watched, criterion=criterion, left_out=disturbed)
     for label, statements in judged.items():
         for one in statements:
             if one.verdict.decided and one.verdict.word != "same":
-                candidate = by_name.setdefault(one.name, Candidate(one.name))
+                candidate = by_statement.setdefault(one.statement, Candidate(one.statement))
                 candidate.share = max(candidate.share, one.share)
                 candidate.seconds = max(candidate.seconds, one.base.mean, one.other.mean)
                 candidate.others.append(sides[label])
-    return sorted(by_name.values(), key=lambda one: -one.share)
+    return sorted(by_statement.values(), key=lambda one: -one.share)
 
 
 def budget(rounds_seconds: float) -> float:
@@ -123,15 +124,15 @@ class AloneExecution:
                     most_statements=MOST_STATEMENTS,
                 )
 
-    def _steps(self, chosen: Sequence[Candidate], folder: Path) -> Mapping[str, AloneStatement]:
-        return self._make({one.name: one.seconds for one in chosen}, folder)
+    def _steps(self, chosen: Sequence[Candidate], folder: Path) -> Mapping[int, AloneStatement]:
+        return self._make({one.statement.number: one.seconds for one in chosen}, folder)
 
     def _each(
-        self, chosen: Sequence[Candidate], steps: Mapping[str, AloneStatement], deadline: float
+        self, chosen: Sequence[Candidate], steps: Mapping[int, AloneStatement], deadline: float
     ) -> None:
         for number, one in enumerate(chosen):
             left = deadline - time.monotonic()
-            statement = steps[one.name]
+            statement = steps[one.statement.number]
             if statement.step is None:
                 self._keep(one, {}, statement.why_not)
             elif left <= 0:
@@ -172,9 +173,9 @@ class AloneExecution:
         role = done.roles[0]
         if role.replay is not None:
             for failure in role.replay.failures:
-                if failure.statement == statement.name and failure.now is not None:
+                if failure.number == statement.number and failure.now is not None:
                     return f"it fails alone: {failure.message}"
-        total = next((one for one in role.statements_by_name if one.name == statement.name), None)
+        total = next((one for one in role.statements_by_name if one.number == statement.number), None)
         if total is None or not total.count or total.seconds_total <= 0:
             return "no execution came to its end"
         limit = side.load_limit
@@ -196,7 +197,12 @@ class AloneExecution:
 
     def _keep(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]], reason: str) -> None:
         for side in (self._base, *candidate.others):
-            record = AloneRecord(name=candidate.name, slices=tuple(slices.get(side.label, ())), reason=reason)
+            record = AloneRecord(
+                number=candidate.statement.number,
+                name=candidate.statement.name,
+                slices=tuple(slices.get(side.label, ())),
+                reason=reason,
+            )
             self._records[side.label].append(record)
 
 

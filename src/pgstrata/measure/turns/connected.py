@@ -1,4 +1,4 @@
-"""How the participants of a block take turns, as the block sees it."""
+"""How the participants of a batch take turns, as the batch sees it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, SliceEnded, Stretch
-from pgstrata.driver.spec import FrozenSpec, GivenSlices, WindowsSpec
+from pgstrata.driver.message import GivenSlices
+from pgstrata.driver.spec import FrozenSpec, WindowsSpec
 from pgstrata.errors import DriverError, ServerError
 from pgstrata.measure.step import StepResult
 
@@ -77,7 +78,7 @@ def turns_of_windows(
 
 
 class OwnTurns(ABC):
-    """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its block does with them."""
+    """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its batch does with them."""
 
     cpus: Sequence[int] = ()
     """That driver and backends of all participants share; empty: left to the kernel."""
@@ -112,11 +113,11 @@ class OwnTurns(ABC):
 
     @abstractmethod
     def moment(self, active: float) -> float:
-        """As `pgstrata.observe.step.OwnTime` has it."""
+        """As `pgstrata.observe.step_watch.OwnTime` has it."""
 
     @abstractmethod
     def passed(self, moment: float) -> float:
-        """As `pgstrata.observe.step.OwnTime` has it."""
+        """As `pgstrata.observe.step_watch.OwnTime` has it."""
 
     @abstractmethod
     def span(self, seconds: float) -> float:
@@ -130,7 +131,7 @@ class OwnTurns(ABC):
 
 
 class BlockTurns(ABC):
-    """The turns of all participants in one block."""
+    """The turns of all participants in one batch."""
 
     own: Sequence[OwnTurns]
     """Those of each participant, in their order."""
@@ -158,7 +159,7 @@ class BlockTurns(ABC):
     @abstractmethod
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """What of a participant's windows or stretches makes pairs. counts: of the judged role, of which
-        there are so many clients; result: of the whole block."""
+        there are so many clients; result: of the whole batch."""
 
 
 __all__ = ["BlockTurns", "Counts", "MeasuredTurn", "OwnTurns"]

@@ -26,7 +26,7 @@ from pgstrata.driver.events import Second, SliceEnded, Stretch
 from pgstrata.driver.spec import FrozenSpec
 from pgstrata.errors import ServerError
 from pgstrata.measure.step import StepResult
-from pgstrata.measure.turns.block import Block
+from pgstrata.measure.turns.batch import Batch
 from pgstrata.measure.turns.connected import (
     NOTHING,
     BlockTurns,
@@ -120,7 +120,7 @@ class OwnStretches(OwnTurns):
         """That its driver has told, and what the judged role has done in them."""
 
     def spec(self) -> FrozenSpec:
-        return FrozenSpec(self.clock.path, self._role)
+        return FrozenSpec(clock=self.clock.path, role=self._role)
 
     def join(self) -> None:
         """Its driver is ready, and frozen with its server from now on. Raises ServerError if that fails."""
@@ -326,8 +326,8 @@ def measure(group: Group, schedule: Schedule) -> None:
         freezers = [freezer for one in group.here if (freezer := one.cluster.freezer) is not None]
         turns = FrozenTurns(schedule.step, freezers, settings.window_seconds, operations)
         pairs = group.last_pair()
-        block = Block(group.here, schedule.step, number, pairs, turns, group.progress, group.interrupts)
-        for participant, error in block.measure():
+        batch = Batch(group.here, schedule.step, number, pairs, turns, group.progress, group.interrupts)
+        for participant, error in batch.measure():
             participant.leave(error)
         operations = turns.operations
         group.block_ends(group.last_pair())

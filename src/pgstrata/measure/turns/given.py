@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pgstrata import numbers
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import SliceEnded, Stretch
-from pgstrata.driver.spec import GivenSlices
+from pgstrata.driver.message import GivenSlices
 from pgstrata.errors import ServerError
 from pgstrata.measure.step import StepResult
 from pgstrata.measure.turns.connected import BlockTurns, Counts, MeasuredTurn, OwnTurns, turns_of_windows

@@ -25,6 +25,7 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
+from pgstrata.store.statement import statement_of
 from pgstrata.workload.core.language import Op, Phase, Script, Sql, Step
 
 MOST_ENDED = 10
@@ -249,7 +250,7 @@ class Participant:
         parts = self.measurement.parts if self.measurement is not None else []
         return {
             ("", 1, part.number): {
-                one.name: Executions(one.count, one.errors, one.seconds_total)
+                statement_of(one): Executions(one.count, one.errors, one.seconds_total)
                 for role in part.done.roles
                 if role.replay is not None
                 for one in role.statements_by_name
@@ -312,7 +313,8 @@ def _connection_ended_in(step: Step, result: StepResult) -> StatementDone | None
         planning_seconds=None,
         rows=0,
         error=SqlError(
-            error.sqlstate or CONNECTION_FAILURE, f"it ends its connection: {error.said or error.message}"
+            sqlstate=error.sqlstate or CONNECTION_FAILURE,
+            message=f"it ends its connection: {error.said or error.message}",
         ),
         result=None,
     )

@@ -18,7 +18,7 @@ from pgstrata.errors import ServerError
 from pgstrata.measure.placement import draw_cpus
 from pgstrata.measure.run.active import DATABASE
 from pgstrata.measure.step import StepResult
-from pgstrata.measure.turns.block import Block
+from pgstrata.measure.turns.batch import Batch
 from pgstrata.measure.turns.connected import BlockTurns, Counts, MeasuredTurn, OwnTurns, turns_of_windows
 from pgstrata.measure.turns.given import GivenTurns
 from pgstrata.measure.turns.group import Group
@@ -73,7 +73,7 @@ class OwnWindows(OwnTurns):
 
 
 class WindowTurns(BlockTurns):
-    """The windows of all participants in one block.
+    """The windows of all participants in one batch.
 
     warmup: seconds before the first window that counts; cpus: those that all participants share, empty: left
     to the kernel."""
@@ -114,8 +114,8 @@ class WindowTurns(BlockTurns):
 def measure(group: Group, schedule: Schedule) -> None:
     """Measures a step of all participants in windows and stores it.
 
-    Windows come in blocks. Each block has new connections, on CPUs that all variants share and that are
-    drawn anew. Where servers start anew, it is in the opposite order before every second block, and
+    Windows come in batches. Each batch has new connections, on CPUs that all variants share and that are
+    drawn anew. Where servers start anew, it is in the opposite order before every second batch, and
     verdicts are looked at when both orders had as many: the server that starts last may be faster by a
     percent.
     """
@@ -149,8 +149,8 @@ def measure(group: Group, schedule: Schedule) -> None:
             turns = GivenTurns(step, grown, len(group.here), pairs, cpus)
         for participant in group.here:
             participant.cpus |= set(cpus)
-        block = Block(group.here, step, number, pairs, turns, group.progress, group.interrupts)
-        for participant, error in block.measure():
+        batch = Batch(group.here, step, number, pairs, turns, group.progress, group.interrupts)
+        for participant, error in batch.measure():
             participant.leave(error)
         pairs += turns.pairs if isinstance(turns, GivenTurns) else math.ceil(seconds / settings.slice_seconds)
         group.block_ends(pairs)
@@ -235,7 +235,7 @@ def _loaded_bytes(group: Group) -> int:
 
 
 def _start_anew(group: Group, number: int) -> None:
-    """Starts servers again before a block, each time another one first; they come up together."""
+    """Starts servers again before a batch, each time another one first; they come up together."""
     with ThreadPoolExecutor(len(group.here)) as pool:
         list(pool.map(lambda participant: participant.cluster.stop("fast"), group.here))
         group.draw_layout()

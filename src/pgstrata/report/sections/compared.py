@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.observe.placement import sentence
+from pgstrata.observe.cpus import sentence
 from pgstrata.page.blocks import (
     Block,
     Cell,
@@ -105,7 +105,7 @@ def _variants(results: RunSet) -> Table:
 
 
 def _config(record: RunRecord) -> str:
-    names = [fragment.name for fragment in record.config.fragments]
+    names = [config_file.name for config_file in record.config.fragments]
     return " + ".join(names) or record.config.name or "the server's own"
 
 

@@ -33,8 +33,8 @@ def settings(results: RunSet) -> Section | None:
     for variant in results.variants:
         for run in results.runs_of(variant)[:1]:
             asked[variant] = run.record.config.settings
-            for fragment in run.record.config.fragments:
-                texts.setdefault(fragment.name, fragment.text)
+            for config_file in run.record.config.fragments:
+                texts.setdefault(config_file.name, config_file.text)
     if not asked:
         return None
     differing = _differing(asked)

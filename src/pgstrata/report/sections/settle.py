@@ -11,7 +11,7 @@ from pgstrata import numbers
 from pgstrata.campaign.study import Study
 from pgstrata.errors import UsageError
 from pgstrata.page.results import RunSet, WorkloadResults
-from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.config.resolve import find_config_file
 from pgstrata.store import Run
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import Divisible
@@ -126,7 +126,7 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
 
 def _shipped(name: str) -> bool:
     try:
-        find_fragment(name, None)
+        find_config_file(name, None)
     except UsageError:
         return False
     return True

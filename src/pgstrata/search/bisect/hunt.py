@@ -15,7 +15,7 @@ from rich.console import Console
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
-from pgstrata.count.measure.two_servers import count_two
+from pgstrata.count.measure.counted_pair import count_two
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
@@ -26,7 +26,7 @@ from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.procedure import By, Conclusion, Procedure, Task, TaskOutcome, change_of
 from pgstrata.search.bisect.state import Measurement, SetAside, State
-from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.acquire import acquire
 from pgstrata.store.lock import ResultsLock
 from pgstrata.workload.core.options import NamesFiles
@@ -121,8 +121,8 @@ def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
     """The content of scripts and configs, for the question: one that is edited asks another."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
-    fragments = {name for stop in line.stops for name in stop.variant.config}
-    names |= {str(own) for name in fragments if (own := find_fragment(name, Path.cwd()).path)}
+    config_files = {name for stop in line.stops for name in stop.variant.config}
+    names |= {str(own) for name in config_files if (own := find_config_file(name, Path.cwd()).path)}
     return {"files": {name: digest_of(Path(name)) for name in sorted(names)}} if names else {}
 
 

@@ -136,7 +136,6 @@ class Cluster:
         data = self.data_folder
         data.claim(self.server.bin_dir)
         try:
-            data.make_disks()
             self._make_folders(data=copy_of is None)
             if copy_of is None:
                 self._initdb()

@@ -14,9 +14,7 @@ from pgstrata.server.cluster.snapshot import copy_data, copy_folder, remove_fold
 from pgstrata.server.cluster.sockets import no_short_folder, short_folders
 from pgstrata.server.cluster.storage import Storage, wal_folder
 from pgstrata.server.system.account import Account, check_reachable
-from pgstrata.server.system.control_groups import new_name
-from pgstrata.server.system.delayed_disk import DISK, make_disk
-from pgstrata.server.system.guard import ClaimedFolder, data_folder, end_server
+from pgstrata.server.system.guard import DATA, ClaimedFolder, end_server
 from pgstrata.server.system.process import settle
 
 WAL = "wal"
@@ -33,9 +31,7 @@ class DataFolder:
     def __init__(self, folder: Path, storage: Storage, account: Account | None) -> None:
         self.folder, self._account = folder, account
         self._owner = (account.uid, account.gid) if account else None
-        delay = storage.delay
-        self._disk_seconds = delay.seconds if delay is not None and delay.library is None else None
-        self.path = data_folder(folder, on_a_disk=self._disk_seconds is not None)
+        self.path = folder / DATA
         """Where the server has its data."""
         self.snapshot = folder / "snapshot"
         """Where `save` keeps the data."""
@@ -45,10 +41,7 @@ class DataFolder:
     @property
     def wal(self) -> Path | None:
         """The folder of the write-ahead log, where that lies outside the data folder."""
-        if self._wal_place is None:
-            return None
-        folder = self._wal_place.folder
-        return folder / WAL if self._disk_seconds is None else folder / DISK / WAL
+        return self._wal_place.folder / WAL if self._wal_place is not None else None
 
     # --- claimed folders ----------------------------------------------------------------------
 
@@ -110,14 +103,6 @@ class DataFolder:
             self._wal_place = ClaimedFolder(self._wal_place.folder)
 
     # --- folders in them ----------------------------------------------------------------------
-
-    def make_disks(self) -> None:
-        """Makes the disks that answer late, where there are to be some. Raises ServerError, OSError."""
-        for place in filter(None, [self._place, self._wal_place]):
-            if self._disk_seconds is not None:
-                # Written down before it is there: whatever ends pgstrata, the next one finds it.
-                place.record(disk=new_name(place.folder.name))
-                make_disk(place.folder, place.facts["disk"], self._disk_seconds)
 
     def private_folder(self, name: str) -> Path:
         """Makes a folder beside the data, into which the server may write; it goes with the cluster."""

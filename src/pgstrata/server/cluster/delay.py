@@ -1,7 +1,7 @@
-"""Storage that answers later (`io_delay`): by a disk that the kernel delays, where it has what that takes
-(`delayed_disk`), else by a small library that is preloaded into a server.
+"""Storage that answers later (`io_delay`): by a small library that is preloaded into a server.
 
 The library is compiled from `delay.c` beside this file, which says what is delayed, and kept in the cache.
+The kernel's device mapper delays disks, too, but by ticks of its clock: 11 ms at least with 250 a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pgstrata.errors import BuildError, ServerError, UsageError
 from pgstrata.files import digests
@@ -24,7 +23,6 @@ from pgstrata.files.building import building, publish
 from pgstrata.server.find.cache import ADVICE, cache_dir, cache_folder, use
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.server.system.compiler import find_compiler
-from pgstrata.server.system.delayed_disk import FILE_SYSTEM, check_kernel
 
 SOURCE = Path(__file__).with_name("delay.c")
 FOLDER = "delay"
@@ -39,23 +37,20 @@ _TOO_LONG = 1.5
 
 _PR_SET_TIMERSLACK = 29
 
-DelayedBy = Literal["device", "library"]
+DELAYED_BY = "a preloaded library"
+"""What people are told of it, and runs keep."""
 
 
 @dataclass(frozen=True)
 class Delay:
-    """What a wait for the disk takes longer. library: the compiled one that makes it so, None where the
-    disk of a cluster is a delayed device; by: what people are told of it, and why it is no other."""
+    """What a wait for the disk takes longer. library: the compiled one that makes it so."""
 
     written: str
     seconds: float
-    library: Path | None
-    by: str
+    library: Path
 
     def env(self, data: Path, wal: Path | None, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of a server whose files in these folders answer later, with what it has anyway."""
-        if self.library is None:
-            return dict(env)
         preloaded = [str(self.library), *filter(None, [env.get("LD_PRELOAD")])]
         return {
             **env,
@@ -78,29 +73,15 @@ def delay_seconds(text: str) -> float:
     return seconds
 
 
-def find_delay(text: str | None, by: DelayedBy | None = None) -> Delay | None:
-    """The delay, by a device where this kernel can, or by the library, compiled if need be; None for none.
+def find_delay(text: str | None) -> Delay | None:
+    """Returns the delay, with its library compiled if need be; None for none.
 
-    by: one of them and no other. Raises UsageError where it is none, or one that this kernel cannot make in
-    that way, ServerError where the library cannot be made.
+    Raises UsageError where it is none, or one that this kernel cannot make, ServerError where there can be no
+    library.
     """
     if text is None:
         return None
     seconds = delay_seconds(text)
-    reason = "as asked" if by == "library" else ""
-    if not reason:
-        try:
-            check_kernel(seconds)
-        except UsageError as error:
-            if by == "device":
-                raise UsageError(
-                    f"io_delay = {text!r} by a device cannot be: {error.message}",
-                    f'{error.hint}; or io_delay_by = "library"',
-                ) from error
-            reason = f"since {error.message}"
-        else:
-            how = f"the kernel's device mapper, below a file system ({FILE_SYSTEM}) of its own"
-            return Delay(text.strip(), seconds, None, how)
     shortest = shortest_sleep(seconds)
     if shortest > _TOO_LONG * seconds:
         raise UsageError(
@@ -110,7 +91,7 @@ def find_delay(text: str | None, by: DelayedBy | None = None) -> Delay | None:
         )
     library = _library()
     check_reachable(library.parent, server_account(), "the library that delays")
-    return Delay(text.strip(), seconds, library, f"a preloaded library, {reason}")
+    return Delay(text.strip(), seconds, library)
 
 
 def shortest_sleep(seconds: float) -> float:
@@ -178,4 +159,4 @@ def _library() -> Path:
     return made_one
 
 
-__all__ = ["Delay", "DelayedBy", "delay_seconds", "find_delay", "shortest_sleep"]
+__all__ = ["DELAYED_BY", "Delay", "delay_seconds", "find_delay", "shortest_sleep"]

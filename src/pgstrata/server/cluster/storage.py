@@ -10,7 +10,7 @@ from pathlib import Path
 from pgstrata.errors import UsageError, is_disk_full
 from pgstrata.files.ownership import own_folder
 from pgstrata.files.user_files import user_path
-from pgstrata.server.cluster.delay import Delay, DelayedBy, delay_seconds, find_delay
+from pgstrata.server.cluster.delay import Delay, delay_seconds, find_delay
 from pgstrata.server.cluster.snapshot import WAL_FOLDERS
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.server.system.guard import folder_mode
@@ -37,30 +37,22 @@ class Storage:
         return ".".join(parts)
 
 
-def check_storage(
-    data_dir: str | None, wal_dir: str | None, io_delay: str | None, io_delay_by: DelayedBy | None = None
-) -> None:
+def check_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> None:
     """Raises UsageError for what is written wrong; looks at neither disk nor kernel."""
     for key, text in (("data_dir", data_dir), ("wal_dir", wal_dir)):
         if text is not None and "\0" in text:
             raise UsageError(f"`{key}` holds a NUL")
     if io_delay is not None:
         delay_seconds(io_delay)
-    elif io_delay_by is not None:
-        raise UsageError("`io_delay_by` has no `io_delay`", 'add io_delay = "2ms"')
 
 
-def find_storage(
-    data_dir: str | None, wal_dir: str | None, io_delay: str | None, io_delay_by: DelayedBy | None = None
-) -> Storage:
+def find_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> Storage:
     """The folders, looked at, and the delay.
 
     Raises UsageError where a folder is not there or cannot be written, OwnershipError where another user
     could change what is in it, ServerError where the account of servers cannot reach it.
     """
-    return Storage(
-        _folder(data_dir, "data_dir"), _folder(wal_dir, "wal_dir"), find_delay(io_delay, io_delay_by)
-    )
+    return Storage(_folder(data_dir, "data_dir"), _folder(wal_dir, "wal_dir"), find_delay(io_delay))
 
 
 def _folder(text: str | None, key: str) -> Path | None:

@@ -1,1 +1,1 @@
-"""Configurations: fragments, and what each version of PostgreSQL makes of them."""
+"""Configurations: config files, and what each version of PostgreSQL makes of them."""

@@ -1,4 +1,4 @@
-"""Reading the text of a configuration fragment, by the grammar of postgresql.conf."""
+"""Reading the text of a config file, by the grammar of postgresql.conf."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_DEPTH = 10
 
 MOST_FILES = 200
 MOST_BYTES = 4 << 20
-"""Of all files that one fragment includes, and of their text."""
+"""Of all files that one config file includes, and of their text."""
 
 MOST_PROBLEMS = 50
 """Listed in one message."""
@@ -31,7 +31,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Fragment:
+class ConfigFile:
     """A piece of postgresql.conf; `path` is its file, `name` what it is called in results.
 
     included: by line, from 1, the files that stand in the place of an include directive. problems: of these
@@ -41,7 +41,7 @@ class Fragment:
     name: str
     text: str
     path: Path | None = None
-    included: tuple[tuple[int, tuple[Fragment, ...]], ...] = ()
+    included: tuple[tuple[int, tuple[ConfigFile, ...]], ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -61,27 +61,27 @@ class Fragment:
                 lines.append(line)
                 continue
             lines.append(f"# {line.strip()}")
-            for fragment in parts[number]:
-                lines += [f"# {fragment.name}:", *fragment.whole_text.rstrip("\n").split("\n")]
+            for config_file in parts[number]:
+                lines += [f"# {config_file.name}:", *config_file.whole_text.rstrip("\n").split("\n")]
             lines.append(f"# end of {line.strip()}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class SettingLine:
-    """`name = value` as it stands in a fragment; name in lower case, value without its quotes."""
+    """`name = value` as it stands in a config file; name in lower case, value without its quotes."""
 
     name: str
     value: str
-    fragment: Fragment
+    config_file: ConfigFile
     line: int
 
     @property
     def place(self) -> str:
         """File and line; of a setting that stands in the stack itself, the setting."""
-        if self.fragment.path is None and "=" in self.fragment.name:
-            return self.fragment.name
-        return f"{self.fragment.where}:{self.line}"
+        if self.config_file.path is None and "=" in self.config_file.name:
+            return self.config_file.name
+        return f"{self.config_file.where}:{self.line}"
 
 
 _LINE = re.compile(
@@ -96,29 +96,29 @@ _ESCAPE = re.compile(r"\\([0-7]{1,3}|.)|''")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def assignments(fragment: Fragment) -> list[SettingLine]:
-    """Returns the assignments of a fragment, in order, those of included files in their place.
+def assignments(config_file: ConfigFile) -> list[SettingLine]:
+    """Returns the assignments of a config file, in order, those of included files in their place.
 
     Raises UsageError with file and line of everything that is not a setting.
     """
     problems: list[Problem] = []
-    lines = read_assignments(fragment, problems)
+    lines = read_assignments(config_file, problems)
     raise_problems(problems)
     return lines
 
 
-def read_assignments(fragment: Fragment, problems: list[Problem]) -> list[SettingLine]:
+def read_assignments(config_file: ConfigFile, problems: list[Problem]) -> list[SettingLine]:
     """As `assignments`; what is wrong is added to `problems`."""
-    problems += fragment.problems
-    included, lines = dict(fragment.included), []
-    for number, line in _lines(fragment.text):
+    problems += config_file.problems
+    included, lines = dict(config_file.included), []
+    for number, line in _lines(config_file.text):
         if number in included:
             for other in included[number]:
                 lines += read_assignments(other, problems)
             continue
-        place = f"{fragment.where}:{number}"
+        place = f"{config_file.where}:{number}"
         if _directive(line):
-            if not fragment.problems:
+            if not config_file.problems:
                 problems.append(
                     Problem(f"{place}: include directives are read in files only, and this text is of none")
                 )
@@ -136,7 +136,7 @@ def read_assignments(fragment: Fragment, problems: list[Problem]) -> list[Settin
         if any(ord(letter) < 32 for letter in value):
             problems.append(Problem(f"{place}: the value of {match['name']} holds a control character"))
             continue
-        lines.append(SettingLine(match["name"].lower(), value, fragment, number))
+        lines.append(SettingLine(match["name"].lower(), value, config_file, number))
     return lines
 
 
@@ -164,40 +164,40 @@ class _Budget:
     size_bytes: int = MOST_BYTES
 
 
-def with_included(fragment: Fragment) -> Fragment:
-    """Returns a fragment that is a file with the files it includes, relative to where it lies.
+def with_included(config_file: ConfigFile) -> ConfigFile:
+    """Returns a config file with the files it includes, relative to where it lies.
 
     What cannot be read is among its `problems`.
     """
-    if fragment.path is None:
-        return fragment
-    return _with_included(fragment, (real_path(fragment.path),), _Budget())
+    if config_file.path is None:
+        return config_file
+    return _with_included(config_file, (real_path(config_file.path),), _Budget())
 
 
-def _with_included(fragment: Fragment, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
-    assert fragment.path is not None
-    included: list[tuple[int, tuple[Fragment, ...]]] = []
+def _with_included(config_file: ConfigFile, chain: tuple[Path, ...], budget: _Budget) -> ConfigFile:
+    assert config_file.path is not None
+    included: list[tuple[int, tuple[ConfigFile, ...]]] = []
     problems: list[Problem] = []
-    for number, line in _lines(fragment.text):
+    for number, line in _lines(config_file.text):
         kind = _directive(line)
         if not kind:
             continue
-        place = f"{fragment.where}:{number}"
+        place = f"{config_file.where}:{number}"
         match = _LINE.fullmatch(line)
         if match is None or not (name := _value(match)) or "\0" in name:
             problems.append(Problem(f"{place}: {kind} without a file", f"write {kind} = 'more.conf'"))
             continue
         try:
-            files = _files(kind, fragment.path.parent / name)
+            files = _files(kind, config_file.path.parent / name)
             parts = [_included(file, chain, budget) for file in files]
         except UsageError as error:
             problems.append(Problem(f"{place}: {kind}: {error.message}", error.hint))
             continue
         included.append((number, tuple(part for part in parts)))
-    return replace(fragment, included=tuple(included), problems=tuple(problems))
+    return replace(config_file, included=tuple(included), problems=tuple(problems))
 
 
-def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
+def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> ConfigFile:
     real = real_path(file)
     if real in chain:
         raise UsageError(f"{cut_long(str(file))} includes itself")
@@ -211,7 +211,7 @@ def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
             f"more than {MOST_FILES} files or {MOST_BYTES >> 20} MB are included",
             "write what matters into one file",
         )
-    return _with_included(Fragment(file.name, text, file), (*chain, real), budget)
+    return _with_included(ConfigFile(file.name, text, file), (*chain, real), budget)
 
 
 def _files(kind: str, path: Path) -> list[Path]:

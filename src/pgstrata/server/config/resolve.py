@@ -1,4 +1,4 @@
-"""Configurations: stacks of fragments, and what a version of PostgreSQL makes of them."""
+"""Configurations: stacks of config files, and what a version of PostgreSQL makes of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgstrata.errors import UsageError
 from pgstrata.files.user_files import read_text, shown, user_path
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.conf_file import (
-    Fragment,
+    ConfigFile,
     Problem,
     SettingLine,
     quoted,
@@ -23,38 +23,38 @@ from pgstrata.server.config.conf_file import (
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import plain_number
-from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
+from pgstrata.store.record import Change, ConfigFileRecord, ConfigRecord
 from pgstrata.suggest import nearest
 
 __all__ = [
     "Change",
-    "Fragment",
+    "ConfigFile",
     "MappedSetting",
     "Resolved",
     "SettingOutcome",
+    "config_file_of_setting",
     "explain",
-    "find_fragment",
+    "find_config_file",
     "is_setting",
     "quoted",
     "resolve",
-    "setting_fragment",
-    "shipped_fragments",
+    "shipped_config_files",
 ]
 
-_SHIPPED = Path(__file__).parent / "fragments"
+_SHIPPED = Path(__file__).parent / "shipped"
 _SETTING = re.compile(r"(?P<name>[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)*)\s*=\s*(?P<value>[^\n\r]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a version makes of a stack of fragments.
+    """What a version makes of a stack of config files.
 
     settings: name → value as SHOW writes it, shares of memory turned into sizes, in the order of
     their last assignment.
     """
 
     name: str
-    fragments: tuple[Fragment, ...] = ()
+    config_files: tuple[ConfigFile, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
     dropped: tuple[Change, ...] = ()
     mapped: tuple[Change, ...] = ()
@@ -78,7 +78,7 @@ class Resolved:
         """As run.json has it under `config`."""
         return ConfigRecord(
             name=self.name,
-            fragments=tuple(FragmentRecord(name=f.name, text=f.whole_text) for f in self.fragments),
+            fragments=tuple(ConfigFileRecord(name=f.name, text=f.whole_text) for f in self.config_files),
             settings=dict(self.settings),
             dropped=self.dropped,
             mapped=self.mapped,
@@ -100,8 +100,8 @@ class SettingOutcome:
     reason: str
 
 
-def shipped_fragments() -> list[Fragment]:
-    """The fragments that come with pgstrata: bases first, then overlays, each by name."""
+def shipped_config_files() -> list[ConfigFile]:
+    """The config files that come with pgstrata: bases first, then overlays, each by name."""
     bases = sorted(_SHIPPED.glob("*.conf"))
     overlays = sorted((_SHIPPED / "overlays").glob("*.conf"), key=lambda p: (len(p.stem), p.stem))
     return [_read(path, path.stem, None) for path in [*bases, *overlays]]
@@ -112,25 +112,25 @@ def is_setting(text: str) -> bool:
     return _SETTING.fullmatch(text) is not None and not text.endswith(".conf")
 
 
-def setting_fragment(text: str) -> Fragment:
-    """Returns `NAME=VALUE` as a fragment of one line; the value needs no quotes. Raises UsageError."""
+def config_file_of_setting(text: str) -> ConfigFile:
+    """Returns `NAME=VALUE` as a config file of one line; the value needs no quotes. Raises UsageError."""
     match = _SETTING.fullmatch(text)
     if match is None:
         raise UsageError(f"{shown(text)} is no setting", "write NAME=VALUE, say work_mem=64MB")
     name, value = match["name"], match["value"]
     if len(value) > 1 and value[0] == value[-1] == "'":
         value = value[1:-1].replace("''", "'")
-    return Fragment(text, f"{name} = {quoted(value)}\n")
+    return ConfigFile(text, f"{name} = {quoted(value)}\n")
 
 
-def find_fragment(name: str, beside: Path | None) -> Fragment:
-    """A shipped fragment by its name, or a file named by a path, relative to the folder `beside`.
+def find_config_file(name: str, beside: Path | None) -> ConfigFile:
+    """A shipped config file by its name, or a file named by a path, relative to the folder `beside`.
 
-    A name with a slash or ending in .conf is a path, `NAME=VALUE` a fragment of one setting. Raises
+    A name with a slash or ending in .conf is a path, `NAME=VALUE` a config file of one setting. Raises
     UsageError when there is none.
     """
     if is_setting(name):
-        return setting_fragment(name)
+        return config_file_of_setting(name)
     written_as_path = name.endswith(".conf") or "/" in name
     shipped = next((p for p in _shipped_paths(name) if p.is_file()), None)
     if shipped and not written_as_path:
@@ -141,7 +141,8 @@ def find_fragment(name: str, beside: Path | None) -> Fragment:
         if path.exists():
             return _read(path, path.stem, path)
     names = [
-        fragment.stem for fragment in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
+        config_file.stem
+        for config_file in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
     ]
     near = nearest(name, names)
     if written_as_path:
@@ -160,12 +161,12 @@ def _shipped_paths(name: str) -> Iterator[Path]:
         yield _SHIPPED / "overlays" / f"{name}.conf"
 
 
-def _read(file: Path, name: str, path: Path | None) -> Fragment:
-    return with_included(Fragment(name, read_text(file, "config file"), path))
+def _read(file: Path, name: str, path: Path | None) -> ConfigFile:
+    return with_included(ConfigFile(name, read_text(file, "config file"), path))
 
 
 def explain(
-    fragments: Sequence[Fragment],
+    config_files: Sequence[ConfigFile],
     version_num: int,
     ram_bytes: int,
     build: str = "",
@@ -183,7 +184,7 @@ def explain(
     """
     known = KnownSettings(version_num, programs)
     problems: list[Problem] = []
-    lines = [line for fragment in fragments for line in read_assignments(fragment, problems)]
+    lines = [line for config_file in config_files for line in read_assignments(config_file, problems)]
     results: list[tuple[SettingLine, MappedSetting]] = []
     for line in lines:
         try:
@@ -214,7 +215,7 @@ def _refused(programs: Programs, results: Sequence[tuple[SettingLine, MappedSett
 
 
 def resolve(
-    fragments: Sequence[Fragment],
+    config_files: Sequence[ConfigFile],
     version_num: int,
     ram_bytes: int,
     build: str = "",
@@ -222,13 +223,13 @@ def resolve(
     programs: Programs | None = None,
     keep: Collection[str] = (),
 ) -> Resolved:
-    """Returns the settings a version gets from a stack of fragments, the last assignment of each counting.
+    """Returns the settings a version gets from a stack of config files, the last assignment of each counting.
 
     Arguments and errors as for `explain`.
     """
     settings: dict[str, str] = {}
     changes: dict[str, list[Change]] = {"mapped": [], "dropped": []}
-    for outcome in explain(fragments, version_num, ram_bytes, build, programs=programs, keep=keep):
+    for outcome in explain(config_files, version_num, ram_bytes, build, programs=programs, keep=keep):
         if outcome.kind in ("set", "mapped") and outcome.to and outcome.to_value is not None:
             settings[outcome.to] = outcome.to_value
         if outcome.kind in changes:
@@ -239,14 +240,14 @@ def resolve(
                     value=written.value,
                     to=outcome.to,
                     to_value=outcome.to_value,
-                    fragment=written.fragment.name,
+                    fragment=written.config_file.name,
                     line=written.line,
                     reason=outcome.reason,
                 )
             )
     return Resolved(
-        "+".join(fragment.name for fragment in fragments),
-        tuple(fragments),
+        "+".join(config_file.name for config_file in config_files),
+        tuple(config_files),
         settings,
         tuple(changes["dropped"]),
         tuple(changes["mapped"]),

@@ -71,7 +71,6 @@ _RULES = (
         "look at sslpassword",
         ours=True,
     ),
-    # One in 150 wrong passwords of a key in the old way of PEM leaves something, which is no key.
     _Rule(
         r'could not load private key file "(.+?)": unsupported',
         "the key {1} is none that libpq reads, or its password is wrong",

@@ -21,10 +21,8 @@ SYSTEM = "system"
 
 _FOLDER = ".postgresql"
 
-_OLD_PEM = re.compile(rb"^DEK-Info: *([!-+\--~]*)", re.MULTILINE)
-"""How a key is encrypted in the old way of PEM (RFC 1421), as `openssl ec -aes256` has it."""
-_OLD_CIPHERS = {b"AES-128-CBC", b"AES-192-CBC", b"AES-256-CBC", b"DES-EDE3-CBC"}
-"""Those that the driver knows of (`tls/old_pem.rs`)."""
+_LEGACY_PEM = re.compile(rb"^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
+"""Begins a key that is encrypted in the legacy format of PEM (RFC 1421), as by `openssl ec -aes256`."""
 
 Named = Callable[[str], str]
 
@@ -128,11 +126,12 @@ def _check_key(key: Path, password: str) -> None:
             begin = file.read(1000)
     except OSError:
         return
-    if (how := _OLD_PEM.search(begin)) and how[1] not in _OLD_CIPHERS:
-        cipher = how[1].decode("ascii")
+    if _LEGACY_PEM.search(begin):
         raise UsageError(
-            f"the key {key} is encrypted by {cipher}, which the driver does not read",
-            f"openssl pkcs8 -topk8 -v2 aes256 -in {key} -out FILE keeps its password; then sslkey=FILE",
+            f"the key {key} is encrypted in the legacy format of PEM (Proc-Type: 4,ENCRYPTED), which the "
+            "driver does not read",
+            f"openssl pkcs8 -topk8 -v2 aes256 -in {key} -out FILE writes it as PKCS #8, with its password; "
+            "then sslkey=FILE",
         )
     if b"ENCRYPTED" in begin and not password:
         raise UsageError(

@@ -35,7 +35,6 @@ from pgstrata.files.ownership import own_file, own_folder
 from pgstrata.server.system import ipc
 from pgstrata.server.system.account import Account, server_account
 from pgstrata.server.system.control_groups import remove_group
-from pgstrata.server.system.delayed_disk import DISK, remove_disk
 from pgstrata.server.system.freezer import thaw_group
 from pgstrata.server.system.running import ServerProcess, processes_of, wait_until_none
 
@@ -190,11 +189,6 @@ def socket_folder(facts: Json, account: Account | None) -> Path | None:
     return None
 
 
-def data_folder(folder: Path, *, on_a_disk: bool) -> Path:
-    """The data folder of the cluster in a claimed folder, which may be on a disk of its own there."""
-    return folder / DISK / DATA if on_a_disk else folder / DATA
-
-
 def end_server(
     folder: Path, facts: Json, *, at_once: bool = False, kill_seconds: float = KILL_SECONDS
 ) -> int:
@@ -205,7 +199,7 @@ def end_server(
     at_once: everything is killed; a server that valgrind executes takes half a minute to end by itself.
     kill_seconds: how long it is waited until killed processes are gone.
     """
-    data = data_folder(folder, on_a_disk="disk" in facts)
+    data = folder / DATA
     programs = Path(str(facts["programs"])) if facts.get("programs") else None
     running = processes_of(data, programs)
     segments = _segments(data, running)
@@ -314,8 +308,6 @@ def _clear_torn(folder: Path, lock: int | None) -> None:
 
 def _empty(folder: Path, facts: Json) -> bool:
     """Deletes all that was put into a folder, its marker apart; False where something of it stays."""
-    if (disk := facts.get("disk")) and not remove_disk(folder, str(disk)):
-        return False
     for entry in folder.iterdir():
         if entry.name == MARKER:
             continue

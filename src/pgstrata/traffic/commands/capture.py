@@ -193,7 +193,7 @@ def capture(
 def _print(header: Header) -> None:
     from pgstrata import numbers
     from pgstrata.cli.output import aligned
-    from pgstrata.measure.record import iso
+    from pgstrata.measure.step_records import iso
 
     span = (header.end - header.begin) / 1e6
     if header.synthetic:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.sql_tokens import tokens
-from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer, name_of, text_of
+from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer
 from pgstrata.traffic.replay.samples import MOST_READ, PLANNED
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
 
@@ -47,33 +47,33 @@ class _Samples:
 
 
 def alone_statements(
-    file: Path, database: str, role: str, confined: bool, wanted: Mapping[str, float], folder: Path
-) -> Mapping[str, AloneStatement]:
+    file: Path, database: str, role: str, confined: bool, wanted: Mapping[int, float], folder: Path
+) -> Mapping[int, AloneStatement]:
     """Returns for each statement a step that executes it alone, or why none can.
 
-    wanted: by name the seconds of one execution, which decide how many a turn has; folder: where the captured
-    files are written. Their values are those of the first executions in the log that went well, from sessions
-    that had set the same. What may change rows is rolled back after each execution. Raises CapturedError.
+    wanted: by number the seconds of one execution, which decide how many a turn has; folder: where the
+    captured files are written. Their values are those of the first executions in the log that went well, from
+    sessions that had set the same. What may change rows is rolled back after each execution. Raises
+    CapturedError.
     """
     with Captured(file) as captured:
         shapes = captured.header.shapes
-        numbers = {name_of(n, shape.text): n for n, shape in enumerate(shapes)}
-        known = {numbers[name]: name for name in wanted if name in numbers}
-        samples = _samples(captured, database, known.keys())
-        reads = {n: shapes[n].reads for n in known}
+        known = [number for number in wanted if number < len(shapes)]
+        samples = _samples(captured, database, known)
     statements = dict.fromkeys(
-        wanted, AloneStatement(None, "", "no execution of it that went well is in the log")
+        wanted, AloneStatement(None, why_not="no execution of it that went well is in the log")
     )
-    for place, (number, name) in enumerate(known.items()):
+    for place, number in enumerate(known):
         if number not in samples:
             continue
         if reason := _why_not(samples[number].statements[0].text):
-            statements[name] = AloneStatement(None, "", reason)
+            statements[number] = AloneStatement(None, why_not=reason)
             continue
         path = folder / f"{place}.traffic"
-        executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[name], 1e-6))))
-        _write(path, database, text_of(name), samples[number], executions, rolled_back=not reads[number])
-        statements[name] = AloneStatement(_step(path, database, role, confined), name_of(0, text_of(name)))
+        executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[number], 1e-6))))
+        shape = shapes[number]
+        _write(path, database, shape.text, samples[number], executions, rolled_back=not shape.reads)
+        statements[number] = AloneStatement(_step(path, database, role, confined))
     return statements
 
 

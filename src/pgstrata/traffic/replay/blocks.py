@@ -10,7 +10,6 @@ from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
 from pgstrata.stats.verdict import Word
-from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.judged import Judged, NewError
 
 MOST_ROWS = 200
@@ -84,7 +83,7 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
     verdict = one.verdict
     yield words(SAID[verdict.word], mark=MARKS[verdict.word])
     yield change_cell(one)
-    yield words(text_of(one.name))
+    yield words(one.statement.text)
     yield Cell(one.base_share, numbers.significant(100 * one.base_share))
     yield Cell(one.other_share, numbers.significant(100 * one.other_share))
     for asked in (one.base, one.other):
@@ -92,7 +91,7 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
             Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
         )
     yield per_round(one.other.calls / found.counted_rounds)
-    remarks = ["another plan"] if one.name in found.plans else []
+    remarks = ["another plan"] if one.statement.name in found.plans else []
     if one.alone is not None and one.alone.verdict is not None and verdict.decided:
         remarks.append(f"alone {figures(one.alone.verdict)}")
     remarks += [doubt(one)] if verdict.word == "unclear" else []
@@ -155,7 +154,7 @@ def error_table(
         rows=[
             Row(
                 [
-                    words(text_of(one.statement)),
+                    words(one.statement.text),
                     words(one.message),
                     words(one.sqlstate),
                     words(f"failed with {one.then}" if one.then else "succeeded"),

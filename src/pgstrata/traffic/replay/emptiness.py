@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pgstrata.page.blocks import Column, Row, Table, words
 from pgstrata.page.results import StepResults
-from pgstrata.traffic.captured import text_of
+from pgstrata.store.statement import Statement
 from pgstrata.traffic.replay.blocks import per_round
 from pgstrata.traffic.replay.judged import replays_of, rounds_in
 from pgstrata.traffic.replay.totals import totals_of
@@ -20,9 +20,9 @@ MOST_ROWS = 100
 _FINDS = re.compile(r"(?:SELECT|UPDATE|DELETE|WITH|MERGE|TABLE)\b", re.IGNORECASE)
 
 
-def finds(name: str) -> bool:
+def finds(statement: Statement) -> bool:
     """Whether a statement looks for rows, and so may find none."""
-    return _FINDS.match(text_of(name)) is not None
+    return _FINDS.match(statement.text) is not None
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Emptiness:
     seconds: of all executions of each."""
 
     variant: str
-    asked: dict[str, float]
-    found_nothing: dict[str, float]
-    seconds: dict[str, float]
+    asked: dict[Statement, float]
+    found_nothing: dict[Statement, float]
+    seconds: dict[Statement, float]
 
     @property
     def all_asked(self) -> float:
@@ -61,22 +61,22 @@ def _by_variant(step: StepResults) -> Iterator[Emptiness]:
         empty: Counter[str] = Counter()
         for one in replays:
             empty.update(one.found_nothing or {})
-        totals = {name: t for name, t in totals_of(m.record for m in own.repeats).items() if finds(name)}
+        totals = {one: t for one, t in totals_of(m.record for m in own.repeats).items() if finds(one)}
         yield Emptiness(
             variant,
-            {name: total.succeeded / rounds for name, total in totals.items()},
-            {name: empty[name] / rounds for name in totals if empty[name]},
-            {name: total.seconds for name, total in totals.items()},
+            {one: total.succeeded / rounds for one, total in totals.items()},
+            {one: empty[one.name] / rounds for one in totals if empty[one.name]},
+            {one: total.seconds for one, total in totals.items()},
         )
 
 
 def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] = ()) -> Table | None:
     """Each statement of which an execution found no row on any variant; None where there is none."""
-    names = {name for one in found for name in one.found_nothing}
-    if not names:
+    statements = {statement for one in found for statement in one.found_nothing}
+    if not statements:
         return None
     first = found[0]
-    ordered = sorted(names, key=lambda name: (-first.seconds.get(name, 0.0), name))
+    ordered = sorted(statements, key=lambda statement: (-first.seconds.get(statement, 0.0), statement))
     return Table(
         name="replay_found_nothing",
         title="Statements that found no row",
@@ -88,12 +88,12 @@ def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] 
         rows=[
             Row(
                 [
-                    words(text_of(name)),
-                    per_round(first.asked.get(name, 0.0)),
-                    *(per_round(one.found_nothing.get(name, 0.0)) for one in found),
+                    words(statement.text),
+                    per_round(first.asked.get(statement, 0.0)),
+                    *(per_round(one.found_nothing.get(statement, 0.0)) for one in found),
                 ]
             )
-            for name in ordered[:MOST_ROWS]
+            for statement in ordered[:MOST_ROWS]
         ],
         how="Of statements that look for rows, those with the largest share of the time first. Finding none "
         "may be right: the log does not say whether the original found one. Many more than the application "

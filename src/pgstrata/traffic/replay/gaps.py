@@ -11,7 +11,7 @@ from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
-from pgstrata.traffic.captured import text_of
+from pgstrata.store.statement import Statement, recorded_statement
 from pgstrata.traffic.replay.blocks import doubt
 from pgstrata.traffic.replay.coverage import Coverage, coverage_in
 from pgstrata.traffic.replay.emptiness import emptiness_in, finds
@@ -108,21 +108,20 @@ def _refused(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
     """What a server refused the role that replays, and the text of the statements did not show."""
     told = coverage.told_outside if coverage is not None else ()
     shares = coverage.shares if coverage is not None else ()
-    counts: dict[str, int] = {}
+    counts: dict[Statement, int] = {}
     for own in step.by_variant.values():
-        mine: Counter[str] = Counter()
+        mine: Counter[Statement] = Counter()
         for failure in (f for replay in replays_of(own) for f in replay.failures if reaches_outside(f)):
-            mine[failure.statement] += failure.count
-        for name, count in mine.items():
-            counts[name] = max(counts.get(name, 0), round(count / max(1, rounds_in(own))))
-    by_number = {int(name[1 : name.index(" ")]): name for name in counts}
-    names = {number: name for number, name in by_number.items() if number not in told}
-    if names:
+            mine[recorded_statement(failure.number, failure.statement)] += failure.count
+        for one, count in mine.items():
+            counts[one] = max(counts.get(one, 0), round(count / max(1, rounds_in(own))))
+    refused = sorted(one for one in counts if one.number not in told)
+    if refused:
         yield Gap(
             f"{OUTSIDE}, or needs a superuser: refused by a server",
-            sum(counts[name] for name in names.values()),
-            sum(shares[number] for number in names if number < len(shares)) if shares else None,
-            text_of(names[min(names)])[:MOST_EXAMPLE],
+            sum(counts[one] for one in refused),
+            sum(shares[one.number] for one in refused if one.number < len(shares)) if shares else None,
+            refused[0].text[:MOST_EXAMPLE],
         )
 
 
@@ -133,7 +132,7 @@ def _failed_always(step: StepResults) -> list[Gap]:
         rounds = rounds_in(own)
         by_variant.append(
             {
-                one.statement: round(one.count / rounds)
+                recorded_statement(one.number, one.statement): round(one.count / rounds)
                 for replay in replays_of(own)
                 for one in replay.failures
                 if one.then is not None and one.now is not None
@@ -141,11 +140,11 @@ def _failed_always(step: StepResults) -> list[Gap]:
         )
     if not by_variant:
         return []
-    names = set.intersection(*(set(own) for own in by_variant))
-    if not names:
+    statements = set.intersection(*(set(own) for own in by_variant))
+    if not statements:
         return []
-    count = sum(max(own[name] for own in by_variant) for name in names)
-    example = text_of(min(names))[:MOST_EXAMPLE]
+    count = sum(max(own[one] for own in by_variant) for one in statements)
+    example = min(statements).text[:MOST_EXAMPLE]
     return [Gap("Failed in the log, and fail again everywhere: nothing new", count, None, example)]
 
 
@@ -153,30 +152,30 @@ def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap
     """Shapes of which no call had a row: of data that is not that of the original many find none."""
     rows_known = coverage is not None and coverage.rows_known
     none_before = set(coverage.without_rows) if coverage is not None else set()
-    by_names: dict[frozenset[str], list[str]] = {}
-    totals: dict[str, StatementTotal] = {}
+    by_statements: dict[frozenset[Statement], list[str]] = {}
+    totals: dict[Statement, StatementTotal] = {}
     for variant, own in step.by_variant.items():
         mine = totals_of(m.record for m in own.repeats)
         totals = {**mine, **totals}  # the first variant's stay
         empty = frozenset(
-            name
-            for name, one in mine.items()
-            if one.succeeded and not one.rows and name not in none_before and finds(name)
+            statement
+            for statement, one in mine.items()
+            if one.succeeded and not one.rows and statement.name not in none_before and finds(statement)
         )
-        by_names.setdefault(empty, []).append(variant)
+        by_statements.setdefault(empty, []).append(variant)
     whole = sum(one.seconds for one in totals.values())
     rounds = max((rounds_in(own) for own in step.by_variant.values()), default=1)
     original = "though the original's did" if rows_known else "and whether the original's did no log says"
-    for empty, variants in by_names.items():
+    for empty, variants in by_statements.items():
         if empty:
-            seconds = sum(totals[name].seconds for name in empty)
-            first = max(empty, key=lambda name: totals[name].seconds)
+            seconds = sum(totals[one].seconds for one in empty)
+            first = max(empty, key=lambda one: totals[one].seconds)
             yield Gap(
                 f"No call of {numbers.counted(len(empty), 'statement')} found a row on "
                 f"{' and '.join(variants)}, {original}: the data may be older or newer, or its keys others",
-                round(sum(totals[name].succeeded for name in empty) / rounds),
+                round(sum(totals[one].succeeded for one in empty) / rounds),
                 seconds / whole if whole else None,
-                text_of(first)[:MOST_EXAMPLE],
+                first.text[:MOST_EXAMPLE],
             )
 
 
@@ -202,7 +201,7 @@ def _not_known(judged: Judged, *, several: bool) -> list[Gap]:
             f"Not known of {numbers.counted(len(own), 'statement')}{where}: {reason}",
             round(sum(one.base.calls for one in own) / judged.counted_rounds),
             sum(one.base_share for one in own),
-            text_of(own[0].name)[:MOST_EXAMPLE],
+            own[0].statement.text[:MOST_EXAMPLE],
         )
         for reason, own in reasons.items()
     ]

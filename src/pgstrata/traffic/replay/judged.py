@@ -12,6 +12,8 @@ from pgstrata.judge.statements import Rounds, StatementVerdict, judge_measured, 
 from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.verdict import Word
 from pgstrata.store.record import QueryPlan, ReplayFailureRecord, ReplayRecord
+from pgstrata.store.statement import Statement, recorded_statement
+from pgstrata.workload.core.language import Json
 from pgstrata.workload.custom.reaches import UNREACHABLE
 
 BY_ORDER: Mapping[str, str] = {
@@ -29,12 +31,16 @@ class NewError:
     """What a statement fails with on one side and not on the other. then: its SQLSTATE in the original, None
     where it succeeded; count: of all rounds; apart: why it says nothing of the version, else empty."""
 
-    statement: str
+    statement: Statement
     sqlstate: str
     then: str | None
     count: int
     message: str
     apart: str = ""
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {**vars(self), "statement": self.statement.name, "number": self.statement.number}
 
 
 @dataclass(frozen=True)
@@ -138,25 +144,30 @@ _OF_A_TABLE = re.compile(
 def _only_there(here: Repeats, there: Repeats) -> list[NewError]:
     """What fails there with a code that never comes here; `apart` says whether that is the version."""
     known = {
-        (one.statement, one.now)
+        (_statement(one), one.now)
         for replay in replays_of(here)
         for one in replay.failures
         if one.now is not None
     }
     both = (*replays_of(here), *replays_of(there))
-    left_out = {f.statement for replay in both for f in replay.failures if reaches_outside(f)}
-    found: dict[tuple[str, str], NewError] = {}
+    left_out = {_statement(f) for replay in both for f in replay.failures if reaches_outside(f)}
+    found: dict[tuple[Statement, str], NewError] = {}
     for one in (failure for replay in replays_of(there) for failure in replay.failures):
-        if one.now is None or (one.statement, one.now) in known or one.statement in left_out:
+        own = _statement(one)
+        if one.now is None or (own, one.now) in known or own in left_out:
             continue
-        before = found.get((one.statement, one.now))
+        before = found.get((own, one.now))
         count = one.count + (before.count if before is not None else 0)
-        found[one.statement, one.now] = NewError(one.statement, one.now, one.then, count, one.message)
+        found[own, one.now] = NewError(own, one.now, one.then, count, one.message)
     if not found:
         return []
     rounds = rounds_of(here.repeats), rounds_of(there.repeats)
     judged = [replace(error, apart=_why_apart(error, *rounds)) for error in found.values()]
     return sorted(judged, key=lambda error: -error.count)
+
+
+def _statement(failure: ReplayFailureRecord) -> Statement:
+    return recorded_statement(failure.number, failure.statement)
 
 
 def _why_apart(error: NewError, here: Rounds, there: Rounds) -> str:

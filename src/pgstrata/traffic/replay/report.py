@@ -8,7 +8,7 @@ from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.store.record import ReplayRecord, StepRecord
-from pgstrata.traffic.captured import text_of
+from pgstrata.store.statement import Statement, recorded_statement
 from pgstrata.traffic.replay.blocks import error_blocks, judged_blocks
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table, gaps
@@ -104,11 +104,11 @@ def _lateness(workload: WorkloadResults, step: StepResults, variants: list[str],
 def _failures(
     workload: WorkloadResults, step: StepResults, variants: list[str], records: Records
 ) -> Table | None:
-    found: dict[tuple[str, str | None, str | None], dict[str, int]] = {}
-    said: dict[tuple[str, str | None, str | None], str] = {}
+    found: dict[tuple[Statement, str | None, str | None], dict[str, int]] = {}
+    said: dict[tuple[Statement, str | None, str | None], str] = {}
     for variant in variants:
         for one in (f for replay in _replays(records[variant]) for f in replay.failures):
-            key = (one.statement, one.then, one.now)
+            key = (recorded_statement(one.number, one.statement), one.then, one.now)
             counts = found.setdefault(key, {})
             counts[variant] = counts.get(variant, 0) + one.count
             said.setdefault(key, one.message)
@@ -119,7 +119,7 @@ def _failures(
     rows = [
         Row(
             [
-                words(text_of(key[0])),
+                words(key[0].text),
                 words(key[1] or "–"),
                 words(key[2] or "–"),
                 *(_count(found[key].get(variant, 0)) for variant in variants),
@@ -149,20 +149,20 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
     first = by_variant[variants[0]]
     none = StatementTotal()
     whole = sum(one.seconds for one in first.values())
-    names = sorted(
-        {name for totals in by_variant.values() for name in totals},
-        key=lambda name: -first.get(name, none).seconds,
+    statements = sorted(
+        {one for totals in by_variant.values() for one in totals},
+        key=lambda one: -first.get(one, none).seconds,
     )
     rows = []
-    for name in names[:MOST_ROWS]:
-        share = first.get(name, none).seconds / whole if whole else None
+    for one in statements[:MOST_ROWS]:
+        share = first.get(one, none).seconds / whole if whole else None
         cells = [
-            words(text_of(name)),
+            words(one.text),
             Cell(share, numbers.percent(share)),
-            _count(first.get(name, none).calls),
+            _count(first.get(one, none).calls),
         ]
         for variant in variants:
-            own = by_variant[variant].get(name, none)
+            own = by_variant[variant].get(one, none)
             cells.append(_milliseconds(own.seconds / own.calls) if own.calls else missing("not asked"))
         rows.append(Row(cells))
     return Table(
@@ -177,8 +177,8 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
         rows=rows,
         how=_STATEMENTS,
         keys=(("workload", workload.name), ("step", step.name)),
-        notes=[f"{len(names) - MOST_ROWS} more statements are in run.json."]
-        if len(names) > MOST_ROWS
+        notes=[f"{len(statements) - MOST_ROWS} more statements are in run.json."]
+        if len(statements) > MOST_ROWS
         else [],
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pgstrata.store.record import StepRecord
+from pgstrata.store.statement import Statement, statement_of
 
 
 @dataclass
@@ -19,11 +20,11 @@ class StatementTotal:
     seconds: float = 0.0
 
 
-def totals_of(records: Iterable[StepRecord]) -> dict[str, StatementTotal]:
-    """By the statements' names."""
-    found: dict[str, StatementTotal] = {}
+def totals_of(records: Iterable[StepRecord]) -> dict[Statement, StatementTotal]:
+    """Returns what each statement came to."""
+    found: dict[Statement, StatementTotal] = {}
     for one in (each for record in records for each in record.headline.statements_by_name):
-        total = found.setdefault(one.name, StatementTotal())
+        total = found.setdefault(statement_of(one), StatementTotal())
         total.calls += one.count
         total.succeeded += one.count - one.errors
         total.rows += one.rows

@@ -22,8 +22,8 @@ from pgstrata.traffic.captured import Header
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import NAME, seconds_of
 from pgstrata.traffic.upgrade.question import Question, is_version, server_of, spec_of
-from pgstrata.traffic.upgrade.servers import Servers
 from pgstrata.traffic.upgrade.settle import seconds_of_round
+from pgstrata.traffic.upgrade.versions import Servers
 from pgstrata.turns.model import COPIED_BYTES
 from pgstrata.turns.rounds import AROUND_ROUND_SECONDS
 
@@ -195,9 +195,9 @@ def _stack(question: Question, header: Header, results: Path) -> list[str]:
     most = header.most_sessions
     if most <= USUAL_CONNECTIONS:
         return stack
-    fragment = results.parent / "connections.conf"
-    fragment.write_text(f"max_connections = {most + 20}\n")
-    return [str(fragment.absolute()), *stack]
+    config_file = results.parent / "connections.conf"
+    config_file.write_text(f"max_connections = {most + 20}\n")
+    return [str(config_file.absolute()), *stack]
 
 
 def _check_after_load(question: Question, servers: Sequence[Server]) -> None:

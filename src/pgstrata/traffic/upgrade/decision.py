@@ -14,7 +14,8 @@ from pgstrata.report.sections.defaults import Defaults, changed_defaults
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
-from pgstrata.traffic.captured import name_of, text_of
+from pgstrata.store.statement import Statement
+from pgstrata.traffic.captured import name_of
 from pgstrata.traffic.replay.gaps import Gap, gaps
 from pgstrata.traffic.replay.judged import Judged, judged, replays_of
 from pgstrata.traffic.replay.steps import database_of
@@ -171,7 +172,7 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
     left_out = [f"{one.what}: {one.why}" for one in confinement.left_out]
     statements = first_of_each(tried.captured, _database(tried))
     shapes = tried.header.shapes
-    names = {number: text_of(name_of(number, shapes[number].text)) for number in statements}
+    names = {number: Statement(number, name_of(number, shapes[number].text)).text for number in statements}
     by_label = dict(zip(tried.labels[1:], tried.servers.targets, strict=True))
     found: dict[str, Sequence[Line]] = {}
     for label in rehearsal.new:
@@ -205,7 +206,7 @@ def _evidence(
 ) -> Evidence:
     lines_of = checklist or ()
     own_errors = measured.judged[label].new_errors if measured and label in measured.judged else ()
-    failing = {text_of(error.statement) for error in own_errors}
+    failing = {error.statement.text for error in own_errors}
     common = {
         "refused": sum(
             line.count - len(told_twice(line, failing)) for line in lines_of if line.state == "fails"
@@ -222,7 +223,7 @@ def _evidence(
     own = measured.judged[label]
     slower = own.of("slower")
     weighty = [one for one in slower if one.share >= WEIGHTY]
-    open_ = [one for one in undecided(own) if text_of(one.name) not in failing]
+    open_ = [one for one in undecided(own) if one.statement.text not in failing]
     whole = measured.whole.get(label)
     return Evidence(
         **common,  # type: ignore[arg-type]

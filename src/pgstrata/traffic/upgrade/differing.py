@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.page.results import Repeats, StepResults
 from pgstrata.store.read import MeasuredStep
+from pgstrata.store.statement import Statement, recorded_statement, statement_of
 
 LEAST_ROUNDS = 2
 
@@ -15,7 +16,7 @@ LEAST_ROUNDS = 2
 class DifferingRows:
     """A statement whose rows differ. calls: in a round, the same on both; base, other: rows of a round."""
 
-    statement: str
+    statement: Statement
     calls: int
     base: int
     other: int
@@ -29,30 +30,32 @@ def differing_rows(step: StepResults, base: str, variant: str) -> list[Differing
     """
     here, there = (_by_statement(step.by_variant.get(name)) for name in (base, variant))
     found = []
-    for name, rounds in here.items():
-        others = there.get(name, [])
+    for statement, rounds in here.items():
+        others = there.get(statement, [])
         if len(rounds) < LEAST_ROUNDS or len(others) < LEAST_ROUNDS:
             continue
         if len(set(rounds)) == 1 == len(set(others)):
             (calls, rows), (other_calls, other_rows) = rounds[0], others[0]
             if calls == other_calls and rows != other_rows:
-                found.append(DifferingRows(name, calls, rows, other_rows))
+                found.append(DifferingRows(statement, calls, rows, other_rows))
     return sorted(found, key=lambda one: -abs(one.base - one.other))
 
 
-def _by_statement(own: Repeats | None) -> Mapping[str, list[tuple[int, int]]]:
+def _by_statement(own: Repeats | None) -> Mapping[Statement, list[tuple[int, int]]]:
     """Calls and rows of each statement in each round; none of those that had an error in any."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    failed: set[str] = set()
+    found: dict[Statement, list[tuple[int, int]]] = {}
+    failed: set[Statement] = set()
     measured: Sequence[MeasuredStep] = own.repeats if own is not None else ()
     for one in measured:
+        named = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "rows"])
         for step, _, name, calls, errors, rows in table.iter_rows():
             if step == one.record.name and calls:
-                found.setdefault(name, []).append((calls, rows))
+                statement = named.get(name) or recorded_statement(None, name)
+                found.setdefault(statement, []).append((calls, rows))
                 if errors:
-                    failed.add(name)
-    return {name: rounds for name, rounds in found.items() if name not in failed}
+                    failed.add(statement)
+    return {statement: rounds for statement, rounds in found.items() if statement not in failed}
 
 
 __all__ = ["DifferingRows", "differing_rows"]

@@ -22,7 +22,6 @@ from pgstrata.page.results import anchor
 from pgstrata.report.export_html import Switch
 from pgstrata.report.write import write_page, write_report_of
 from pgstrata.store.record import OTHER_LOAD
-from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES
@@ -135,8 +134,8 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     checklist = decision.checklists.get(label, ())
     where = anchor("checklist", label)
     failing = [*dict.fromkeys(error.statement for error in own.new_errors)] if own is not None else []
-    named = [(shortened(text_of(name)), "", "errors") for name in failing[:MOST_NAMED]]
-    texts = [text_of(name) for name in failing]
+    named = [(shortened(one.text), "", "errors") for one in failing[:MOST_NAMED]]
+    texts = [one.text for one in failing]
     refused = [
         (line, line.count - len(told_twice(line, texts))) for line in checklist if line.state == "fails"
     ]
@@ -145,7 +144,7 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
         yield "bad", f"fails: {len(failing) + sum(count for _, count in refused)}", named
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     if differing:
-        named = [(shortened(text_of(one.statement)), _rows(one), "answers") for one in differing[:MOST_NAMED]]
+        named = [(shortened(one.statement.text), _rows(one), "answers") for one in differing[:MOST_NAMED]]
         yield "missed", f"answers otherwise: {len(differing)}", _and_more(named, len(differing), "answers")
     for state in ("before", "after"):
         todo = [line for line in checklist if line.state == state]
@@ -168,7 +167,7 @@ def _timed(own: Judged, label: str) -> Iterator[Item]:
         if not statements:
             continue
         named = [
-            (shortened(text_of(one.name)), numbers.longer(one.longer) if word != "unclear" else "", where)
+            (shortened(one.statement.text), numbers.longer(one.longer) if word != "unclear" else "", where)
             for one in statements[:MOST_NAMED]
         ]
         share = numbers.significant(100 * own.share(word), 2)

@@ -32,7 +32,7 @@ _BEGINS_SQL = re.compile(rb"\s*[A-Za-z\\(/-]")
 class Question:
     """base, targets: servers as they were written, `13` or a spec. after_load: SQL by major version. seconds:
     of each round, None: to the end; minutes: of all rounds and servers together; rounds: None: as many as
-    that time holds, until all is known. other_load: as in a campaign. config: stack of fragments. prefix,
+    that time holds, until all is known. other_load: as in a campaign. config: stack of config files. prefix,
     timezone, encoding: of the log, as for `pgstrata capture`. statements: how to connect to the server whose
     statistics take the place of a log, or the folder of their files. allow_outside: what reaches outside the
     servers is executed. without_extensions: are left out of the dump, with what depends on them. window: of

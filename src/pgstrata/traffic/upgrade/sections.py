@@ -13,7 +13,6 @@ from pgstrata.report.sections.defaults import default_blocks
 from pgstrata.report.sections.settings import not_taken
 from pgstrata.report.sections.sizes import growth
 from pgstrata.report.sections.statement_plans import both_plans
-from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import ORDER, SAID, error_blocks, judged_table
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table
@@ -117,7 +116,7 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
             rows=[
                 Row(
                     [
-                        words(text_of(one.statement)),
+                        words(one.statement.text),
                         words(numbers.count(one.calls)),
                         words(numbers.count(one.base)),
                         words(numbers.count(one.other)),
@@ -151,7 +150,7 @@ def _plan_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
             "Another plan is not a worse one: the table above says how long it takes."
         )
         there = {plan.name: plan for plan in plans_of(measured.step.by_variant[variant])}
-        by_name = {one.name: one for one in own.statements}
+        by_name = {one.statement.name: one for one in own.statements}
         changed = sorted(own.plans, key=lambda name: _rank(by_name.get(name)))
         for name in changed:
             if shown == MOST_PLANS:
@@ -161,7 +160,8 @@ def _plan_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
             one = by_name.get(name)
             said = f"{SAID[one.verdict.word]}: " if one is not None else ""
             both = {base: here[name], variant: there[name]}
-            yield both_plans(f"{said}{shortened(text_of(name))}", both, base, variant, open=shown <= 3)
+            text = one.statement.text if one is not None else name
+            yield both_plans(f"{said}{shortened(text)}", both, base, variant, open=shown <= 3)
 
 
 def _of(part: int, whole: int) -> str:

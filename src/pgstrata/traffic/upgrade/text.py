@@ -12,7 +12,6 @@ from pgstrata import numbers
 from pgstrata.judge.alone import figures
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.store.record import Sizes
-from pgstrata.traffic.captured import text_of
 from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line
@@ -52,14 +51,14 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
     checklist = decision.checklists.get(label, ())
     if own is not None:
         for new in own.new_errors[:MOST_NAMED]:
-            statement = shortened(text_of(new.statement))
+            statement = shortened(new.statement.text)
             yield f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({statement})"
         if len(own.new_errors) > MOST_NAMED:
             yield f"    and {len(own.new_errors) - MOST_NAMED} more"
     yield from _listed(checklist, "fails")
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     for one in differing[:MOST_NAMED]:
-        yield f"  answers otherwise, {one.base} → {one.other} rows: {shortened(text_of(one.statement))}"
+        yield f"  answers otherwise, {one.base} → {one.other} rows: {shortened(one.statement.text)}"
     yield from _listed(checklist, "before")
     yield from _listed(checklist, "after")
     if own is not None:
@@ -111,13 +110,13 @@ def _gaps(measured: Measured) -> Iterator[str]:
 
 def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
     each = f"{numbers.milliseconds(one.base.mean)} → {numbers.milliseconds(one.other.mean)} ms"
-    plan = ", another plan" if one.name in own.plans else ""
+    plan = ", another plan" if one.statement.name in own.plans else ""
     if not one.verdict.decided:
-        yield f"{one.verdict.reason}: {shortened(text_of(one.name))}"
+        yield f"{one.verdict.reason}: {shortened(one.statement.text)}"
         return
     alone = one.alone.verdict if one.alone is not None else None
     beside = f"; alone {figures(alone)}" if alone is not None else ""
-    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {shortened(text_of(one.name))}"
+    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {shortened(one.statement.text)}"
 
 
 # --- JSON -------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def _version(decision: Decision, label: str) -> Json:
 
 def _statement(one: StatementVerdict, own: Judged) -> Json:
     return {
-        "statement": text_of(one.name),
+        "statement": one.statement.text,
         **one.verdict.record(),
         "longer": one.longer,
         "base_share": one.base_share,
@@ -197,7 +196,7 @@ def _statement(one: StatementVerdict, own: Judged) -> Json:
         "seconds": one.other.mean,
         "calls": one.other.calls,
         "rounds": one.rounds,
-        "plan_changed": one.name in own.plans,
+        "plan_changed": one.statement.name in own.plans,
         "alone": None
         if one.alone is None
         else {

@@ -35,7 +35,7 @@ from pgstrata.traffic.upgrade.campaign import campaign, labels
 from pgstrata.traffic.upgrade.checklist.changes import crossed, table_digest
 from pgstrata.traffic.upgrade.checklist.rehearsal import Rehearsal, rehearse
 from pgstrata.traffic.upgrade.question import INPUT, Question, spec_of
-from pgstrata.traffic.upgrade.servers import Servers, fit
+from pgstrata.traffic.upgrade.versions import Servers, fit
 from pgstrata.traffic.upgrade.without import dependents
 from pgstrata.traffic.window import Window, busiest, cut, window_of
 from pgstrata.workload.custom.contents import digest_of
@@ -152,7 +152,7 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     say = plain_lines(console)
     question = tried.question
     plan = plan_campaign(tried.campaign, Results(tried.runs), say)
-    own = [f for f in plan.variants[0].config.fragments if f.path is not None and f.name != "connections"]
+    own = [f for f in plan.variants[0].config.config_files if f.path is not None and f.name != "connections"]
     settings = [(line.name, line.value) for f in own for line in read_assignments(f, [])]
     tried = replace(tried, settings=settings)
     servers = {variant.label: (variant.server, variant.config) for variant in plan.variants}

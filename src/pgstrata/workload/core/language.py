@@ -158,7 +158,7 @@ class Set:
     expr: str
 
     def op(self) -> OpSpec:
-        return SetSpec(self.name, self.expr)
+        return SetSpec(set=self.name, expr=self.expr)
 
 
 class Every:
@@ -168,7 +168,7 @@ class Every:
         self.n, self.ops, self.first = n, ops, first
 
     def op(self) -> OpSpec:
-        return EverySpec(self.n, self.first, [o.op() for o in self.ops])
+        return EverySpec(every=self.n, first=self.first, ops=[o.op() for o in self.ops])
 
 
 class If:
@@ -179,7 +179,7 @@ class If:
 
     def op(self) -> OpSpec:
         branches = [(condition, [o.op() for o in ops]) for condition, ops in self.branches]
-        return IfSpec(branches, [o.op() for o in self.otherwise])
+        return IfSpec(if_=branches, else_=[o.op() for o in self.otherwise])
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Sleep:
     unit: Literal["us", "ms", "s"] = "s"
 
     def op(self) -> OpSpec:
-        return SleepSpec(self.expr, self.unit)
+        return SleepSpec(sleep=self.expr, unit=self.unit)
 
 
 class CopyRows:
@@ -206,7 +206,7 @@ class CopyRows:
         self.pieces = parse_template(row, values)
 
     def op(self) -> OpSpec:
-        return CopyRowsSpec(self.sql, self.name, self.rows, self.pieces)
+        return CopyRowsSpec(copy=self.sql, name=self.name, rows=self.rows, row=self.pieces)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class CopyFile:
     name: str = ""
 
     def op(self) -> OpSpec:
-        return CopyFileSpec(self.sql, self.name, self.file)
+        return CopyFileSpec(copy=self.sql, name=self.name, file=self.file)
 
 
 Op = Sql | Set | Every | If | Sleep | CopyRows | CopyFile
@@ -231,7 +231,12 @@ class Script:
         self.ops, self.before, self.weight, self.name = ops, before, weight, name
 
     def spec(self) -> OpsScript:
-        return OpsScript(self.name, self.weight, [o.op() for o in self.ops], [o.op() for o in self.before])
+        return OpsScript(
+            name=self.name,
+            weight=self.weight,
+            ops=[o.op() for o in self.ops],
+            before=[o.op() for o in self.before],
+        )
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,7 @@ class PgbenchScript:
     weight: int = 1
 
     def spec(self) -> TextScript:
-        return TextScript(self.name, self.weight, self.text)
+        return TextScript(name=self.name, weight=self.weight, text=self.text)
 
 
 @dataclass(frozen=True)
@@ -254,7 +259,7 @@ class FixedRate:
     arrivals: Literal["even", "poisson"] = "even"
 
     def spec(self) -> RateSpec:
-        return RateSpec(self.per_client, self.arrivals)
+        return RateSpec(per_client=self.per_client, arrivals=self.arrivals)
 
 
 @dataclass(frozen=True)
@@ -302,7 +307,9 @@ class Role:
             counts=self.counts,
             operations=self.operations,
             rate=self.rate.spec() if self.rate else None,
-            retry=RetrySpec(tuple(self.retry_sqlstates), self.max_tries) if self.retry_sqlstates else None,
+            retry=RetrySpec(sqlstates=tuple(self.retry_sqlstates), max_tries=self.max_tries)
+            if self.retry_sqlstates
+            else None,
             latency_limit_seconds=self.latency_limit_seconds,
             reconnect=self.reconnect,
             variables=dict(self.variables),
@@ -392,7 +399,7 @@ class Step:
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
     samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
-    alone: gives steps that execute single statements of this one with nothing beside them, for the names of
+    alone: gives steps that execute single statements of this one with nothing beside them, for the numbers of
     these statements and the seconds of an execution, in a folder for their files.
     single: gives a step that executes one recorded query of this one again and again, where queries are
     executed one at a time.
@@ -420,7 +427,7 @@ class Step:
     apart: bool = False
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
-    alone: Callable[[Mapping[str, float], Path], Mapping[str, AloneStatement]] | None = None
+    alone: Callable[[Mapping[int, float], Path], Mapping[int, AloneStatement]] | None = None
     single: SingleQueries | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
     summary: str = ""
@@ -448,10 +455,10 @@ class Step:
 @dataclass(frozen=True)
 class AloneStatement:
     """A statement of a step, to be executed with nothing beside it. step: does so many executions of it that
-    they are one turn, None where none can; name: what the step's events call it; why_not: why none can."""
+    they are one turn, None where none can; number: its own in the step's events; why_not: why none can."""
 
     step: Step | None
-    name: str
+    number: int = 0
     why_not: str = ""
 
 

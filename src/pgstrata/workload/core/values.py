@@ -30,7 +30,7 @@ class Expr:
     type: Type = "int8"
 
     def piece(self) -> PieceSpec:
-        return ExprPiece(self.text, self.type)
+        return ExprPiece(expr=self.text, type=self.type)
 
 
 def Uniform(low: int, high: int, type: Literal["int4", "int8"] = "int4") -> Expr:
@@ -57,7 +57,7 @@ class Pick:
 
     def piece(self) -> PieceSpec:
         text = f":{self.expr}" if re.fullmatch(r"[A-Za-z_]\w*", self.expr) else self.expr
-        return SplicePiece(text, self.low, self.high)
+        return SplicePiece(text=text, from_=self.low, to=self.high)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Digits:
     type: Type = "text"
 
     def piece(self) -> PieceSpec:
-        return DigitsPiece(self.pattern, self.type)
+        return DigitsPiece(digits=self.pattern, type=self.type)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Fill:
     random: float
 
     def piece(self) -> PieceSpec:
-        return FillPiece(FillSpec(self.low, self.high, self.random))
+        return FillPiece(fill=FillSpec(min=self.low, max=self.high, random=self.random))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Now:
     """The client's local time to the second; one value per statement."""
 
     def piece(self) -> PieceSpec:
-        return NowPiece("second")
+        return NowPiece(now="second")
 
 
 class Repeat:
@@ -100,7 +100,7 @@ class Repeat:
         self.pieces = parse_template(template, values)
 
     def piece(self) -> PieceSpec:
-        return RepeatPiece(self.n, self.pieces, self.separator)
+        return RepeatPiece(repeat=self.n, of=self.pieces, separator=self.separator)
 
 
 Value = Expr | Pick | Digits | Fill | Now | Repeat

@@ -42,7 +42,7 @@ from pgstrata.workload.insert.options import ROWS_BEFORE_INDEXES, InsertOptions
 
 #: Inserts and deletes of one client are never further apart than this many statements.
 AHEAD = 8
-_WRITERS = LockstepSpec(["insert", "delete"], AHEAD)
+_WRITERS = LockstepSpec(roles=["insert", "delete"], ahead=AHEAD)
 #: More statements than any step has.
 _NEVER = 2**31 - 1
 

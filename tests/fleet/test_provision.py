@@ -13,7 +13,7 @@ from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.errors import ServerError
 from pgstrata.fleet.portable import opened, portable
-from pgstrata.fleet.servers import finder, install, packed_tree, provide, without_files
+from pgstrata.fleet.provision import finder, install, packed_tree, provide, without_files
 from pgstrata.fleet.tasks import Provide, Provided, Wanted
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.lookup import look_up

@@ -1,4 +1,4 @@
-"""One block of a step: all variants at the same time, each driver in its own turns.
+"""One batch of a step: all variants at the same time, each driver in its own turns.
 
 Connections stay open from turn to turn, so a turn may be as short as some milliseconds: shorter than
 what makes a shared machine quicker and slower, and both sides of a pair find it in the same state. Each
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
+from pgstrata.driver.events import RoleDone, RoleSecond, Second, TurnTotals
 from pgstrata.errors import PgstrataError, ServerError, StoreError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
@@ -45,7 +45,7 @@ class _Work:
     counts: dict[int, TurnCount] = field(default_factory=dict)
     """By window or stretch."""
 
-    def take(self, windows: Sequence[Window]) -> None:
+    def take(self, windows: Sequence[TurnTotals]) -> None:
         for number, operations, busy, times in windows:
             before = self.counts.get(number, NOTHING)
             self.counts[number] = plus(before, TurnCount(operations, busy, times))
@@ -56,10 +56,10 @@ class _Work:
         return self.thread is not None and not self.thread.is_alive()
 
 
-class Block:
-    """Measures one block of a step of all participants. Made anew for each.
+class Batch:
+    """Measures one batch of a step of all participants. Made anew for each.
 
-    step: as long as the block; number: of the block, from 1; pairs: those of the blocks before it; turns: of
+    step: as long as the batch; number: of the batch, from 1; pairs: those of the batches before it; turns: of
     the participants, in their order.
     """
 
@@ -182,4 +182,4 @@ class Block:
         ]
 
 
-__all__ = ["Block"]
+__all__ = ["Batch"]

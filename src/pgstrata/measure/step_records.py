@@ -110,7 +110,7 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         lost=replayed.lost,
         unsent=replayed.unsent,
         failures=tuple(ReplayFailureRecord(**structs.asdict(one)) for one in replayed.failures),
-        found_nothing=replayed.found_nothing,
+        found_nothing=dict(replayed.found_nothing),
     )
 
 
@@ -129,6 +129,11 @@ def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float |
             for one in done.statements_by_name
         ),
     )
+
+
+def sends_nothing(done: Done) -> bool:
+    """Returns whether no role has sent a statement."""
+    return not any(statement.count for role in done.roles for statement in role.statements_by_name)
 
 
 def step_record(
@@ -153,7 +158,7 @@ def step_record(
     }
     headline = step.headline
     counted = by_name[headline.role]
-    rate = None if done.sent_nothing else headline_rate(headline, counted, seconds)
+    rate = None if sends_nothing(done) else headline_rate(headline, counted, seconds)
     # A step judged by a fixed amount has no rate per second of its own.
     in_seconds = (
         []

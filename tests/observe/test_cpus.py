@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pgstrata.observe.placement import fastest_cpus
+from pgstrata.observe.cpus import fastest_cpus
 
 
 def machine(place: Path, speeds: dict[int, tuple[str, int]]) -> Path:
