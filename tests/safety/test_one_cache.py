@@ -49,7 +49,9 @@ def together(room: Room, command: Command, kill_after: float | None) -> list[str
         if "Traceback" in text or "defect" in text:
             faults.append(f"{command.name}, {number}: {text[-1000:]}")
     if kill_after is not None:  # the next one on this cache finds what was left, and goes on
-        process, said = begin(room, command, 2)
+        # What was killed lies in its results folder until the next start there.
+        was_killed = processes[0][0].returncode == -signal.SIGKILL
+        process, said = begin(room, command, 0 if was_killed else 2)
         if (code := process.wait(600)) not in command.codes:
             faults.append(f"{command.name}, afterwards: exit code {code}: {said.read_text()[-600:]}")
     names = Counter(path.name for path in (room.cache / "servers").glob("built-*"))

@@ -349,7 +349,7 @@ def test_the_behaviours_are_many() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_driver")
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(0)
 def test_every_behaviour_against_driver_administrator_and_bench(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
