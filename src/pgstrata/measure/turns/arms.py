@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import psycopg
 
 from pgstrata import numbers
 from pgstrata.campaign.plan.order import QUERY_SECONDS
 from pgstrata.driver.spec import SqlSpec
-from pgstrata.errors import DriverError, PgstrataError, UsageError, server_said
+from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.explainer import ASK_SECONDS
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.table_sizes import TableSizes
@@ -138,8 +136,7 @@ class ArmTurns:
             return f"{side.label}: {server_said(error.message, MESSAGE)}"
         finally:
             if arm.before and (sizes := self.sizes.get(side.label)) is not None:
-                with suppress(psycopg.Error, PgstrataError):
-                    sizes.restore()
+                sizes.restore()
         if failed := next((one.error for one in done if one.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
         counted = done[warm:]
