@@ -57,6 +57,10 @@ MOST_STATE = 10_000
 """Statements of a session that set what holds later; of more, the first are left out."""
 
 
+LONGEST = 100_000
+"""Letters of a statement that may set something."""
+
+
 class Window(NamedTuple):
     """A part of a log, in microseconds since 1970."""
 
@@ -356,7 +360,7 @@ class _State:
     def take(self, statement: Statement) -> None:
         """Takes the next statement of the session."""
         text = statement.text.lstrip()
-        if len(text) > 100_000:
+        if len(text) > LONGEST:
             return
         kind = shapes.kind_of(text.upper()[:200]) if text[:1] else ""
         if kind == shapes.END:

@@ -101,8 +101,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> str:
-    """Returns the table of a model's keys; those of `without` stand elsewhere, and no user writes those that
-    pgstrata fills in."""
+    """Returns the table of a model's keys; those of `without`, and those that are filled in, are left out."""
     rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
