@@ -13,9 +13,12 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from pgstrata.cli.main import main
 
-    if interruptible:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    main()
+    try:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main()
+    except KeyboardInterrupt:  # before the command has begun, or behind its end
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":
