@@ -127,7 +127,7 @@ def test_a_commit_that_does_not_build_is_skipped_and_a_moved_branch_is_followed(
         (("repository", 'repository = "nowhere"'), ["no folder", "nowhere"]),
         (("since", 'since = "bas"'), ["no commit 'bas'", "base"]),
         (("since", 'since = "main"'), ["the anchor itself", "no commit to watch yet"]),
-        (("branch", 'branch = "mian"'), ["mian"]),
+        (("branch", 'branch = "masterr"'), ["masterr"]),
         (("steps", 'steps = ["select-onl"]'), ["no step 'select-onl'", "select-only-prepared-c1"]),
         (("workload", 'workload = "pgbnech"'), ["pgbnech", "pgbench"]),
         (("set", "sett = []"), ["unknown key", "sett"]),

@@ -22,7 +22,7 @@ from distributed.core import Status
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.files.bounded import json_any
 from pgstrata.files.building import building
-from pgstrata.fleet import machine, servers
+from pgstrata.fleet import machine, provision
 from pgstrata.fleet.child import ANSWER, TASK
 from pgstrata.fleet.tasks import (
     Answer,
@@ -95,7 +95,7 @@ def _answer(text: bytes) -> Answer:
         case Look():
             return machine.look(task)
         case Install():
-            servers.install(task.server)
+            provision.install(task.server)
             return Installed()
         case Provide():
             return _in_process(text, task.topic, PROVIDE_SECONDS)

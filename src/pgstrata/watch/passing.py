@@ -19,7 +19,7 @@ from pgstrata.search.bisect.page import write_search
 from pgstrata.search.bisect.state import DISTURBED
 from pgstrata.search.bisect.text import headline
 from pgstrata.server.find.cache import cache_dir
-from pgstrata.source import cache
+from pgstrata.source import build_cache
 from pgstrata.source.git import clone, commit_of, is_url, repository
 from pgstrata.store.lock import ResultsLock
 from pgstrata.watch.detect import Change, Point, find_changes
@@ -340,7 +340,7 @@ def _expire(known: Known, say: Callable[[str], None]) -> None:
         if values.commit in stays:
             continue
         try:
-            for removed in cache.remove(values.built):
+            for removed in build_cache.remove(values.built):
                 say(f"removed the built server {removed}")
         except ServerError:
             continue  # in use: the next pass looks again
