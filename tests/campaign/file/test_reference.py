@@ -32,8 +32,9 @@ def test_the_page_has_every_key() -> None:
     ]
     for model in models:
         for name, field in model.model_fields.items():
-            assert f"| `{name}` |" in page
             assert field.description, f"{model.__name__}.{name} has no description"
+            if not field.description.startswith("filled in by"):
+                assert f"| `{name}` |" in page
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "campaigns").glob("*.toml")), ids=lambda p: p.name)

@@ -51,7 +51,10 @@ def _name(column: str) -> str:
 
 def _header(line: bytes) -> list[str]:
     text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return next(csv.reader([text]), []) if "\0" not in text and len(text) < 20_000 else []
+    try:
+        return next(csv.reader([text]), []) if "\0" not in text and len(text) < 20_000 else []
+    except csv.Error:
+        return []
 
 
 def _json(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
@@ -87,7 +90,10 @@ def _texts_of_csv(file: IO[bytes], trouble: Trouble) -> Iterator[_Texts]:
     csv.field_size_limit(LONGEST)
     text = io.TextIOWrapper(io.BufferedReader(_Kept(file)), "utf-8-sig", "surrogateescape", newline="")
     reader = csv.reader(text)
-    names = [_name(column) for column in next(reader, [])]
+    try:
+        names = [_name(column) for column in next(reader, [])]
+    except csv.Error:
+        names = []
     while True:
         try:
             row = next(reader, None)
