@@ -58,7 +58,7 @@ def test_a_line_that_is_no_command_is_refused_with_the_list_of_commands(
         tell(driver, line)
         event = hear(driver)
         assert (event["event"], event["kind"]) == ("error", "spec")
-        assert "the commands are start, stretch, stop and close" in event["message"]
+        assert "the commands are start, stretch, slice, stop and close" in event["message"]
         assert driver.wait(60) == 1
 
 

@@ -36,8 +36,10 @@ UNBOUNDED = {
 
 ALLOWED = {
     "campaign/file/toml.py": "of a text that is bounded, with its depth caught",
-    "driver/reference.py": "of a schema of the project",
+    "driver/generate.py": "of a schema of the project",
     "source/mend.py": "of a file of the package",
+    "traffic/upgrade/checklist/changes.py": "of a file of the package",
+    "traffic/upgrade/checklist/rehearsal.py": "of a file of the package",
     "server/find/recipe.py": "of a file of the package",
     "store/histogram.py": "of at most 64 kB",
     "store/read.py": "of a file that is bounded, with its depth caught",

@@ -105,6 +105,12 @@ class Outcome:
         return found[0]
 
 
+def _as_json(event: msgspec.Struct) -> Json:
+    """An event as it was sent, but for values that were left out."""
+    sent: Json = msgspec.json.decode(msgspec.json.encode(event))
+    return sent
+
+
 def run_step(
     cluster: Cluster,
     database: str,
@@ -117,11 +123,11 @@ def run_step(
     spec = driver_spec(step, connection or cluster.connection(database), seed, engine)
     outcome = Outcome([])
     with Driver(spec) as driver:
-        outcome.events.append(msgspec.to_builtins(driver.ready()))
+        outcome.events.append(_as_json(driver.ready()))
         driver.start()
         for event in driver.events():
             assert not isinstance(event, Failure), event
-            outcome.events.append(msgspec.to_builtins(event))
+            outcome.events.append(_as_json(event))
             if isinstance(event, Second):
                 outcome.seconds.append(outcome.events[-1])
         outcome.done = outcome.events[-1]

@@ -15,7 +15,8 @@ from pgstrata import __version__, numbers
 from pgstrata.campaign.checked import Campaign
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.files import digests
-from pgstrata.files.disk import replacing, storing
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import read_regular, replacing, storing
 from pgstrata.files.ownership import own_folder
 from pgstrata.files.user_files import shown
 from pgstrata.measure.campaign import data_root, execute, plan_campaign
@@ -43,6 +44,9 @@ from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
 
 RUNS = "runs"
+
+MOST_KEPT_BYTES = 256 << 20
+"""Of what the servers said of a schema, as it is kept."""
 
 
 @dataclass(frozen=True)
@@ -193,8 +197,8 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
 
 def _kept(file: Path) -> Rehearsal | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Rehearsal)
-    except (OSError, msgspec.DecodeError):
+        return json_as(read_regular(file, MOST_KEPT_BYTES), Rehearsal)
+    except (OSError, BoundError):
         return None
 
 
