@@ -21,6 +21,10 @@ class DifferingRows:
     base: int
     other: int
 
+    def record(self) -> dict[str, int | str]:
+        """As JSON can hold it."""
+        return {**vars(self), "statement": self.statement.name}
+
 
 def differing_rows(step: StepResults, base: str, variant: str) -> list[DifferingRows]:
     """Returns the statements that had one number of rows in all rounds on the base and another in all on the

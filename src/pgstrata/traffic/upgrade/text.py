@@ -178,10 +178,10 @@ def _version(decision: Decision, label: str) -> Json:
         "rounds_left_out": own.left_out,
         "disturbance": own.disturbance,
         "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
-        "new_errors": [vars(error) for error in own.new_errors],
-        "gone_errors": [vars(error) for error in own.gone_errors],
-        "apart_errors": [vars(error) for error in own.apart_errors],
-        "differing_rows": [vars(one) for one in measured.differing.get(label, ())],
+        "new_errors": [error.record() for error in own.new_errors],
+        "gone_errors": [error.record() for error in own.gone_errors],
+        "apart_errors": [error.record() for error in own.apart_errors],
+        "differing_rows": [one.record() for one in measured.differing.get(label, ())],
     }
 
 
