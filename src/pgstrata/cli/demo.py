@@ -16,7 +16,7 @@ What next:
 SERVERS = ["pg:12", "pg:17"]
 
 STEPS = ["hot-points", "points-covered-si", "point-query"]
-"""Where these versions differ by enough to be proven within seconds: much faster, slower, a little faster."""
+"""Where these versions differ by enough to be proven within seconds: much faster, slower, about the same."""
 
 ROWS = 50_000
 
