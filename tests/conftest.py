@@ -38,6 +38,11 @@ settings.register_profile("pgstrata", deadline=None)
 settings.load_profile("pgstrata")
 
 
+COMPILES = frozenset({"pg17_built", "built_variant"})
+"""Fixtures of tests that compile servers: minutes of a CPU, and many beside other tests."""
+
+LONGEST_SECONDS = 1800
+
 _running: list[pytest.Item] = []
 """The test that is set up or runs; none while fixtures end: some of them were made for other tests."""
 
@@ -47,6 +52,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_by_fixtures(items)
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if COMPILES.intersection(fixtures) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -180,7 +189,7 @@ def pgstrata(place: Path) -> Program:
             text=True,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=600,
+            timeout=LONGEST_SECONDS,
         )
 
     return call

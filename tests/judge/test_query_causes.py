@@ -11,6 +11,7 @@ from pgstrata.judge.compare import compare_all
 from pgstrata.judge.plan_detail import detail, differences
 from pgstrata.judge.plan_times import moved, node_times, spilled_kilobytes, wrong_estimates
 from pgstrata.judge.query_causes import QueryCause, best_trial, judge_cause, look
+from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
@@ -37,6 +38,7 @@ def turns(seconds: float, pairs: int = 20, seed: int = 1, scatter: float = 0.003
 
 
 def cause(base: float, new: float, forced: float, /, **more: Any) -> QueryCause:
+    planning_ms: tuple[float, float] | None = more.pop("planning_ms", None)
     options: dict[str, Any] = {
         "name": "q",
         "differences": DIFFER,
@@ -47,8 +49,11 @@ def cause(base: float, new: float, forced: float, /, **more: Any) -> QueryCause:
         "forced": turns(forced, seed=3),
     }
     record = QueryCauseRecord(**(options | more))
+    planning = (
+        None if planning_ms is None else PhaseTimes(planning_ms[0] / 1e3, planning_ms[1] / 1e3, "unclear")
+    )
     verdict = look(turns(base, seed=4), turns(new, seed=5), 1.0, Criterion())
-    return judge_cause(record, ("pg13", "pg17"), verdict, 1.0, Criterion(), base)
+    return judge_cause(record, ("pg13", "pg17"), verdict, 1.0, Criterion(), base, planning)
 
 
 def test_the_planner_where_the_old_plan_is_as_fast_as_before() -> None:

@@ -33,13 +33,14 @@ set = ['builtin=["select-only"]', 'modes=["prepared"]', "scale=1"]
 
 @pytest.fixture
 def repo(place: Path, pg17: Server) -> Path:
-    """A repository whose second commit of three makes a server that writes a log line for each statement."""
-    folder = serving(place / "repo", pg17, "work_mem = '4MB'")
+    """A repository whose second commit of three makes a server that keeps what its sessions do, which costs
+    each statement the same number of instructions at any load."""
+    folder = serving(place / "repo", pg17, "track_activities = off\nupdate_process_title = off")
     git(folder, "tag", "base")
     for number in range(1, 4):
         (folder / "notes").write_text(f"{number}\n")
         if number == 2:
-            (folder / "extra.conf").write_text("log_min_duration_statement = 0\n")
+            (folder / "extra.conf").write_text("track_activities = on\nupdate_process_title = on\n")
         commit(folder, f"change {number}")
         git(folder, "tag", f"c{number}")
     return folder

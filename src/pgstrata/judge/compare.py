@@ -302,7 +302,8 @@ def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> 
         if record is not None and _together(ours.run, theirs.run) is not None:
             labels = ours.run.variant, theirs.run.variant
             limit, seconds = theirs.record.load_limit, _inverse(query.base_rate)
-            return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds)
+            planning = query.phases.planning if query.phases is not None else None
+            return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds, planning)
     return None
 
 

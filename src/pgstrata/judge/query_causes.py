@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict
@@ -244,20 +245,20 @@ def judge_cause(
     load_limit: float,
     criterion: Criterion,
     base_seconds: float | None,
+    planning: PhaseTimes | None = None,
 ) -> QueryCause:
     """Returns the cause that was measured.
 
-    labels: of base and variant; verdict: on the query itself; base_seconds: of an execution on the base.
+    labels: of base and variant; verdict: on the query itself; base_seconds: of an execution on the base;
+    planning: the part of its turns that plans the query, where the protocol tells it.
     """
     word: Word = "unknown"
     own = forced = None
     base, variant = labels
-    planning = _planning_share(record, verdict, base_seconds)
+    planned = _planning_share(planning, verdict, base_seconds)
     if not record.differences:
         own = times(verdict)
-        word = (
-            "executor" if planning < LEFT else "planning" if planning > 1 - LEFT else "executor and planning"
-        )
+        word = "executor" if planned < LEFT else "planning" if planned > 1 - LEFT else "executor and planning"
         whose = {"executor": "the executor", "planning": "the time to plan it"}.get(word, word)
         sentence = f"{whose}: the same plan takes {own} times as long on {variant} as on {base}"
     elif not record.forced:
@@ -278,8 +279,8 @@ def judge_cause(
         if word == "planner" and any(sql.startswith("CREATE ") for sql in record.old_plan):
             word = "schema"
         sentence = _sentence(word, labels, own, forced, record.old_plan, remaining)
-    if record.planning_ms is not None and planning >= LEFT:
-        ours, theirs = (numbers.significant(value) for value in record.planning_ms)
+    if planning is not None and planned >= LEFT:
+        ours, theirs = (numbers.milliseconds(seconds) for seconds in (planning.base, planning.other))
         sentence += f"; to plan it takes {ours} ms on {base}, {theirs} ms on {variant}"
     remedies = _ranked([_remedy(one, load_limit, criterion, len(record.remedies)) for one in record.remedies])
     return QueryCause(
@@ -296,12 +297,12 @@ def judge_cause(
     )
 
 
-def _planning_share(record: QueryCauseRecord, verdict: Verdict, base_seconds: float | None) -> float:
+def _planning_share(planning: PhaseTimes | None, verdict: Verdict, base_seconds: float | None) -> float:
     """Returns the share of the difference that is the time to plan the query; 0 where it is not known."""
-    if record.planning_ms is None or base_seconds is None or not _bounded(verdict):
+    if planning is None or base_seconds is None or not _bounded(verdict):
         return 0.0
-    whole = 1000 * base_seconds * (1 / verdict.ratio - 1)
-    return (record.planning_ms[1] - record.planning_ms[0]) / whole if whole else 0.0
+    whole = base_seconds * (1 / verdict.ratio - 1)
+    return (planning.other - planning.base) / whole if whole else 0.0
 
 
 def _difference(pair: tuple[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.judge.plan_detail import detail, top_of
+from pgstrata.judge.plan_detail import detail
 from pgstrata.sql_text import identifier, literal
 
 ASK_SECONDS = 60.0
@@ -42,13 +42,6 @@ class Explainer:
         """
         self.asked += 1
         return self._explained(before, "VERBOSE, FORMAT JSON", ASK_SECONDS)
-
-    def planning_ms(self) -> float | None:
-        """Returns how long the server says it takes to plan the query; None where it does not say. Raises
-        psycopg.Error."""
-        top = top_of(self._explained((), "SUMMARY, FORMAT JSON", ASK_SECONDS))
-        value = top.get("Planning Time") if top is not None else None
-        return float(value) if isinstance(value, int | float) else None
 
     def detail(self, before: Sequence[str] = ()) -> tuple[str, ...] | None:
         """Returns the details of that plan (`judge.plan_detail`); None where the server refuses."""

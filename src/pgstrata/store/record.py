@@ -403,9 +403,6 @@ class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Turns of the base, of the variant and of the variant with the base's plan, in pairs of three; none
     where the plans are the same, whose pairs are those of `query_pairs`."""
     nodes: tuple[NodeMoved, ...] = ()
-    planning_ms: tuple[NotNegative, NotNegative] | None = None
-    """Of the base and of the variant to plan the query: medians of EXPLAIN (SUMMARY) in turn; None where a
-    server does not tell."""
     remedies: tuple[RemedyTrial, ...] = ()
     seconds: NotNegative = 0.0
     notes: tuple[str, ...] = ()

@@ -13,13 +13,14 @@ from pgstrata.numbers import counted
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, missing, words
 from pgstrata.page.charts import axis, color, label
 from pgstrata.report.write import write_page
+from pgstrata.search.bisect.page import axis_words, error_bars, stretch
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import interval
 from pgstrata.watch.detect import Change, Point
 from pgstrata.watch.history import Alarm
 from pgstrata.watch.measure import Series
 from pgstrata.watch.passing import Known, changes_of
-from pgstrata.watch.text import lines, mail, others, size
+from pgstrata.watch.text import mail, others, size, summary
 
 LATEST = 50
 """Commits in the table of the page; the CSV beside it has all."""
@@ -62,7 +63,7 @@ def write_watch(known: Known) -> Path:
 
 def _alarms(known: Known) -> list[Block]:
     shown = [alarm for alarm in known.shown_alarms if alarm.leading in known.series]
-    blocks: list[Block] = [Prose(lines(known)[-1 if not known.stopped else -2])]
+    blocks: list[Block] = [Prose(summary(known))]
     if not shown:
         blocks.append(Prose("No step has changed.", "even"))
         return blocks
@@ -158,46 +159,23 @@ def _cell(point: Point, series: Series) -> Cell:
 def _chart(known: Known, series: Series, changes: Sequence[Change], number: int) -> Chart:
     stops = known.line.stops
     points = known.points(series)
-    spans = [interval(Outcome(p.log_ratio, p.error), series.by) for p in points]
-    what, better = (
-        ("Instructions", "fewer is better") if series.by == "instructions" else ("Rate", "higher is faster")
-    )
+    outcomes = [Outcome(p.log_ratio, p.error) for p in points]
+    what, better = axis_words(series.by)
     data: list[dict[str, Any]] = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": label(series.name),
             "x": [p.position for p in points],
-            "y": [round(100 * change, 4) for change, _, _ in spans],
+            "y": [100 * interval(outcome, series.by)[0] for outcome in outcomes],
             "text": [label(f"{stops[p.position].name} {stops[p.position].subject}") for p in points],
-            "error_y": {
-                "type": "data",
-                "symmetric": False,
-                "array": [round(100 * (high - change), 4) for change, _, high in spans],
-                "arrayminus": [round(100 * (change - low), 4) for change, low, _ in spans],
-                "thickness": 1,
-                "width": 2,
-            },
+            "error_y": error_bars(outcomes, series.by),
             "line": {"shape": "hv", "width": 1, "color": color(0)},
             "marker": {"size": 6, "color": color(0)},
             "hovertemplate": "%{text}<br>%{y:+.3f} %<extra></extra>",
         }
     ]
-    shapes = [
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "paper",
-            "x0": change.before + 0.5,
-            "x1": change.after + 0.5,
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 0},
-            "fillcolor": color(5),
-            "opacity": 0.25,
-        }
-        for change in changes
-    ]
+    shapes = [stretch(change.before + 0.5, change.after + 0.5) for change in changes]
     return Chart(
         id=f"series-chart-{number}",
         title=f"{what} of {series.name} against {stops[0].name} — {better}",

@@ -16,6 +16,7 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.search.bisect.hunt import TRIES, SearchResult, SearchSettings, hunt
 from pgstrata.search.bisect.line import Range, Stop, commits
 from pgstrata.search.bisect.page import write_search
+from pgstrata.search.bisect.procedure import START_ERROR
 from pgstrata.search.bisect.state import DISTURBED
 from pgstrata.search.bisect.text import headline
 from pgstrata.server.find.cache import cache_dir
@@ -28,9 +29,6 @@ from pgstrata.watch.history import Alarm, Alarms, CommitValues, History, Moved
 from pgstrata.watch.idle import idle_commits
 from pgstrata.watch.measure import Measuring, Series
 from pgstrata.watch.order import next_position
-
-START = 0.0003
-"""Standard error of the anchor against itself, as a log ratio: it is the same build."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,11 @@ class Known:
 
     def points(self, series: Series) -> list[Point]:
         """Returns the values of a series in this epoch: the anchor and every measured commit. Rates that were
-        measured beside other load are none."""
-        points = [Point(0, 0.0, START)]
+        measured beside other load are none.
+
+        Where the memory and the code of the anchor lie is drawn once, and shifts all other values.
+        """
+        points = [Point(0, 0.0, START_ERROR[series.by])]
         for commit, values in self.values.items():
             value = values.values.get(series.name)
             if value is None or value.asked != series.asked or values.epoch != self.epoch:

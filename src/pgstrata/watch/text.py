@@ -54,6 +54,14 @@ def lines(known: Known) -> list[str]:
             )
         said += [f"  {text}" for text in others(known, alarm)]
         said.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
+    said.append(summary(known))
+    if known.stopped:
+        said.append(f"{known.stopped}: the same command goes on")
+    return said
+
+
+def summary(known: Known) -> str:
+    """How many commits are measured, and how many alarms there are."""
     noted = sum(1 for alarm in known.shown_alarms if known.note_of(alarm))
     skipped = len(known.positions(skipped=True))
     left = commits_left(known)
@@ -64,11 +72,7 @@ def lines(known: Known) -> list[str]:
     text += f", {skipped} skipped" if skipped else ""
     text += f", {left} not measured" if left else ""
     text += f"; {counted(len(known.open_alarms), 'open alarm')}"
-    text += f", {noted} acknowledged" if noted else ""
-    said.append(text)
-    if known.stopped:
-        said.append(f"{known.stopped}: the same command goes on")
-    return said
+    return text + (f", {noted} acknowledged" if noted else "")
 
 
 def mail(known: Known, alarm: Alarm) -> str:
@@ -154,4 +158,4 @@ def _span(outcome: Outcome, by: By) -> Json:
     return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
 
 
-__all__ = ["lines", "mail", "others", "record", "size", "title"]
+__all__ = ["lines", "mail", "others", "record", "size", "summary", "title"]

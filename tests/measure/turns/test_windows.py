@@ -250,10 +250,11 @@ def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17
     drivers: set[int] = set()
 
     def later() -> psutil.Process | None:
-        """A backend of the second block or a later one: each has drivers of its own."""
+        """A backend of the second batch or a later one: the trial before them and each batch have up to two
+        drivers of their own."""
         if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
             drivers.add(driver.pid)
-            return backend if len(drivers) > 2 else None
+            return backend if len(drivers) > 4 else None
         return None
 
     backend = running.wait_for(later)

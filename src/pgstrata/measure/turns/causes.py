@@ -7,7 +7,6 @@ but for a missing index, which is created once and dropped at the end.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -36,9 +35,6 @@ NO_TIME = "the time for causes was over before (`why_seconds`)"
 MOST_DIFFERENCES = 40
 LONGEST_DIFFERENCE = 400
 """Lines of two plans that are kept, and their characters."""
-
-PLANNED = 15
-"""How often a query is planned on each side to see how long that takes."""
 
 MOST_OTHERS = 50
 """Queries on which the effect of a remedy is measured."""
@@ -154,7 +150,6 @@ class _Examination:
             found = result.settings
         executed = self._executed(self._new, variant.label, without)
         nodes = self._moved(self._executed(self._old, base.label, ()), executed)
-        planning = self._planning()
         arms: Sequence[Arm] = ()
         old_plan: tuple[str, ...] = ()
         if found is not None:
@@ -173,7 +168,6 @@ class _Examination:
             forced=tuple(arms[1].slices) if arms else (),
             new=tuple(arms[2].slices) if len(arms) > 2 else (),
             nodes=nodes,
-            planning_ms=planning,
             remedies=tuple(trials),
             notes=tuple(self._notes),
         )
@@ -197,23 +191,6 @@ class _Examination:
         else:
             self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, there was no time")
         return explainer.plan(before)
-
-    def _planning(self) -> tuple[float, float] | None:
-        """Milliseconds to plan the query on both sides; None where a server does not tell."""
-        times: tuple[list[float], list[float]] = ([], [])
-        for _ in range(PLANNED):
-            self._check()
-            for explainer, own in zip((self._old, self._new), times, strict=True):
-                try:
-                    value = explainer.planning_ms()
-                except psycopg.Error:
-                    if explainer.connection.broken:
-                        raise
-                    return None
-                if value is None:
-                    return None
-                own.append(value)
-        return round(statistics.median(times[0]), 4), round(statistics.median(times[1]), 4)
 
     def _moved(self, base: Any, other: Any) -> tuple[NodeMoved, ...]:
         def times(node: NodeTime | None) -> tuple[float | None, int, int, str]:

@@ -36,7 +36,8 @@ from pgstrata.report.sections.why import why
 from pgstrata.report.write import write_page
 from pgstrata.search.bisect.hunt import RUNS, SearchResult
 from pgstrata.search.bisect.line import about_commit
-from pgstrata.search.bisect.procedure import Group
+from pgstrata.search.bisect.procedure import By, Group
+from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.state import Measurement
 from pgstrata.search.bisect.text import (
     changed,
@@ -108,7 +109,7 @@ def _effects(found: SearchResult) -> Chart:
             "name": name,
             "x": [m.other for m in some],
             "y": [100 * interval(outcome_of(found, m), found.search.by)[0] for m in some],
-            "error_y": _bars(found, some),
+            "error_y": error_bars([outcome_of(found, m) for m in some], found.search.by),
             "text": [label(f"{stops[m.other].name} {stops[m.other].subject}".strip()) for m in some],
             "marker": {"color": color(index), "size": 8, "symbol": symbol},
             "hovertemplate": "%{x}: %{y:.2f} %<br>%{text}<extra></extra>",
@@ -138,9 +139,8 @@ def _effects(found: SearchResult) -> Chart:
                 "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
             }
         )
-    what, better, anew = "Rate", "higher is faster", "servers started anew"
-    if found.search.by == "instructions":
-        what, better, anew = "Instructions", "fewer is better", "which is counted once"
+    what, better = axis_words(found.search.by)
+    anew = "which is counted once" if found.search.by == "instructions" else "servers started anew"
     return Chart(
         id="effects",
         title=f"{what} of {found.search.work.step} against the good end — {better}",
@@ -155,8 +155,14 @@ def _effects(found: SearchResult) -> Chart:
     )
 
 
-def _bars(found: SearchResult, some: Sequence[Measurement]) -> dict[str, Any]:
-    spans = [interval(outcome_of(found, m), found.search.by) for m in some]
+def axis_words(by: By) -> tuple[str, str]:
+    """What an axis shows, and which end of it is good."""
+    return ("Instructions", "fewer is better") if by == "instructions" else ("Rate", "higher is faster")
+
+
+def error_bars(outcomes: Sequence[Outcome], by: By) -> dict[str, Any]:
+    """The 95 % intervals of changes in percent, as Plotly has them."""
+    spans = [interval(outcome, by) for outcome in outcomes]
     return {
         "type": "data",
         "symmetric": False,
@@ -164,6 +170,22 @@ def _bars(found: SearchResult, some: Sequence[Measurement]) -> dict[str, Any]:
         "arrayminus": [100 * (change - low) for change, low, _ in spans],
         "thickness": 1.4,
         "width": 3,
+    }
+
+
+def stretch(begin: float, end: float) -> dict[str, Any]:
+    """A marked part of the axis of commits, as Plotly has it."""
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": begin,
+        "x1": end,
+        "y0": 0,
+        "y1": 1,
+        "line": {"width": 0},
+        "fillcolor": color(5),
+        "opacity": 0.25,
     }
 
 
@@ -182,21 +204,7 @@ def _layout(found: SearchResult) -> dict[str, Any]:
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
         "xaxis": x,
-        "shapes": [
-            {
-                "type": "rect",
-                "xref": "x",
-                "yref": "paper",
-                "x0": group.first - 0.5,
-                "x1": group.last + 0.5,
-                "y0": 0,
-                "y1": 1,
-                "line": {"width": 0},
-                "fillcolor": color(5),
-                "opacity": 0.25,
-            }
-            for group in _shown(found)
-        ],
+        "shapes": [stretch(group.first - 0.5, group.last + 0.5) for group in _shown(found)],
     }
 
 
@@ -383,4 +391,4 @@ def _tables(found: SearchResult) -> list[Block]:
     return blocks
 
 
-__all__ = ["PAGE", "headline", "write_search"]
+__all__ = ["PAGE", "axis_words", "error_bars", "headline", "stretch", "write_search"]

@@ -53,7 +53,8 @@ def dependents(
     folder: where the cluster is made for as long as it takes. Raises UsageError for an extension that the
     setup does not create, ServerError where the server cannot be started.
     """
-    confinement, items = executed(options, server.features)
+    confinement, files = executed(options, server.features)
+    items = [item for of_file in files for item in of_file]
     created = {name for item in items if (name := extension_of(item))}
     if missing := [name for name in names if name not in created]:
         there = ", ".join(sorted(created)) or "none"

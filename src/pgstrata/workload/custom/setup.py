@@ -112,9 +112,7 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     files: list[str] = []
     for item in o.setup:
         if isinstance(item, str):
-            source = read(Path(item), o.contents.get(item, ""))
-            items = (_role_unless_there(i, server) for i in _confined(source, confinement, o.without))
-            sources.append(replace(source, items=tuple(items)))
+            sources.append(_confined_file(o, item, server, confinement))
             names.append(Path(item).stem)
             files.append(item)
         elif sources and not isinstance(sources[-1], Source):
@@ -167,38 +165,29 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     return Setup(confinement, phases, tables, [*o.extensions, *_extensions(statements)], size)
 
 
-def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement]]]:
-    """Returns the statements of each file that define something, as a server with these features executes
-    them: all but those that make rows. Raises UsageError for files that cannot be read as what they are."""
+def executed(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement | CopyBlock]]]:
+    """Returns the statements and blocks of rows of each file as a server with these features executes them,
+    and how they are confined. Raises UsageError for files that cannot be read as what they are."""
     confinement = Confinement(server, o.allow_outside, loads=True)
-    files = []
-    for item in o.setup:
-        if not isinstance(item, str):
-            continue
-        source = read(Path(item), o.contents.get(item, ""))
-        made = [_role_unless_there(one, server) for one in _confined(source, confinement, o.without)]
-        files.append(
-            [
-                one
-                for one in made
-                if isinstance(one, SqlStatement)
-                and not _VALUES.match(one.text)
-                and not (source.dump and not _fits(one, server))
-            ]
-        )
+    sources = [_confined_file(o, item, server, confinement) for item in o.setup if isinstance(item, str)]
+    files = [
+        [
+            item
+            for item in source.items
+            if isinstance(item, CopyBlock) or not source.dump or _fits(item, server)
+        ]
+        for source in sources
+    ]
     return confinement, files
 
 
-def executed(o: CustomOptions, server: Features) -> tuple[Confinement, list[SqlStatement | CopyBlock]]:
-    """Returns the statements and blocks of rows of all files in their order, and how they are confined."""
-    confinement = Confinement(server, o.allow_outside, loads=True)
-    found: list[SqlStatement | CopyBlock] = []
-    for item in o.setup:
-        if isinstance(item, str):
-            source = read(Path(item), o.contents.get(item, ""))
-            made = [_role_unless_there(one, server) for one in _confined(source, confinement, o.without)]
-            found += [i for i in made if isinstance(i, CopyBlock) or not source.dump or _fits(i, server)]
-    return confinement, found
+def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement]]]:
+    """As `executed`, the statements that define something: all but those that make rows."""
+    confinement, files = executed(o, server)
+    return confinement, [
+        [item for item in items if isinstance(item, SqlStatement) and not _VALUES.match(item.text)]
+        for items in files
+    ]
 
 
 def key_of(item: SqlStatement | CopyBlock) -> str:
@@ -223,6 +212,13 @@ def table_filled(item: SqlStatement | CopyBlock) -> str:
 def is_transaction(item: SqlStatement | CopyBlock) -> bool:
     """Returns whether a statement begins or ends a transaction, or writes a large object within one."""
     return isinstance(item, SqlStatement) and _TRANSACTION.match(item.text) is not None
+
+
+def _confined_file(o: CustomOptions, file: str, server: Features, confinement: Confinement) -> Source:
+    """Reads a file of the setup; its items are as they are executed."""
+    source = read(Path(file), o.contents.get(file, ""))
+    items = (_role_unless_there(item, server) for item in _confined(source, confinement, o.without))
+    return replace(source, items=tuple(items))
 
 
 def _confined(

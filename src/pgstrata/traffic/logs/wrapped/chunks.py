@@ -22,7 +22,6 @@ LIMIT = 900
 
 _ESCAPED = re.compile(r"#([0-3][0-7][0-7])")
 _COLOR = re.compile(r"#0[0-3][0-7][0-9a-fA-F]{3}(?![0-9a-fA-F])")
-_TAB = re.compile(r"(?:\t|#011|\^I)")
 
 
 class Entry:
