@@ -34,7 +34,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(300)
 def test_charts_are_drawn_without_errors_or_requests_and_names_do_not_run(page: Path, tmp_path: Path) -> None:
     log = tmp_path / "net.json"
-    done = browse(page, "--dump-dom", f"--log-net-log={log}")
+    (folded,) = re.findall(r'<details class="part" id="(matrix-[^"]*)"', page.read_text())
+    done = browse(page, "--dump-dom", f"--log-net-log={log}", fragment=folded)
     assert console(done) == []
     assert requested(log) == set()
     assert page.read_text().count('class="plot"') == 3
@@ -75,3 +76,48 @@ def test_dark_is_dark_and_light_is_light(page: Path, tmp_path: Path) -> None:
         seen[name] = image.read_bytes()
     assert seen["light"][:8] == b"\x89PNG\r\n\x1a\n"
     assert seen["light"] != seen["dark"]
+
+
+CLICKS = """
+window.addEventListener("load", function () {
+  var table = document.querySelector("table.sortable"), said = [];
+  function steps() {
+    return Array.from(table.tBodies[0].rows).filter(function (row) { return !row.hidden; })
+      .map(function (row) { return row.cells[0].firstChild.textContent.trim(); }).join(" ");
+  }
+  said.push(steps());
+  var rate = table.tHead.rows[0].cells[1].querySelector("button");
+  rate.click();
+  said.push(steps());
+  rate.click();
+  said.push(steps());
+  table.closest("figure").querySelector(".filter input").click();
+  said.push(steps());
+  document.body.dataset.said = said.join("; ");
+});
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_table_that_decides_is_sorted_by_its_heads_and_leaves_what_is_proven(tmp_path: Path) -> None:
+    for variant, speed in (("pg12.22.x", 1.0), ("pg17.11.x", 1.4)):
+        for repeat in range(1, 6):
+            folder = make_run(
+                tmp_path / "results", RunKey("c", variant, "insert", repeat), seconds=4, speed=speed
+            )
+            data = json.loads((folder / "run.json").read_text())
+            data["steps"] = [step for step in data["steps"] if step["name"] in ("l.i1", "qr100", "qp1000")]
+            for step in data["steps"]:
+                if step["name"] == "qr100":
+                    step["rate"] = 100.0 + 40 * (repeat % (2 if speed == 1 else 3))
+            (folder / "run.json").write_text(json.dumps(data))
+    page = write_report(tmp_path / "results", out=tmp_path / "report").html
+    (page.parent / "clicks.js").write_text(CLICKS)
+    page.write_text(page.read_text().replace("</head>", '<script src="clicks.js"></script></head>'))
+    done = browse(page, "--dump-dom")
+    assert console(done) == []
+    (said,) = re.findall(r'data-said="([^"]*)"', done.stdout)
+    first, up, down, proven = said.split("; ")
+    assert sorted(first.split()) == ["l.i1", "qp1000", "qr100"]
+    assert up.split() == list(reversed(down.split()))
+    assert "qr100" in down and "qr100" not in proven and len(proven.split()) == 2

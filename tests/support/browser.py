@@ -35,12 +35,13 @@ needs_browser = pytest.mark.skipif(
 
 
 def browse(
-    page: Path, *options: str, width: int = 1400, height: int = TALL
+    page: Path, *options: str, width: int = 1400, height: int = TALL, fragment: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Opens the page; the console goes to standard error, the DOM to standard output."""
+    """Opens the page at the part that `fragment` names; the console goes to standard error, the DOM to
+    standard output."""
     with tempfile.TemporaryDirectory(prefix="pgs-browser", ignore_cleanup_errors=True) as profile:
         own = [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
-        command = [str(BROWSER), *OPTIONS, NOBODY, *own, *options, page.as_uri()]
+        command = [str(BROWSER), *OPTIONS, NOBODY, *own, *options, f"{page.as_uri()}#{fragment}"]
         return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
 

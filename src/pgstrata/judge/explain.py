@@ -70,6 +70,8 @@ class Explanation:
     base_micros: float
     micros: float
     factors: tuple[Factor, ...]
+    moved: str
+    """The factors in words; empty where there are none."""
     sentence: str
 
 
@@ -105,7 +107,8 @@ def explain(
         *(Factor("plan", name, "") for name in changed_plans(base[-1].plans, other[-1].plans)),
     )
     noun = parse_unit(base[0].rate_unit).noun
-    return Explanation(ratio, before, after, factors, _sentence(ratio, before, after, factors, noun))
+    moved = _moved(factors)
+    return Explanation(ratio, before, after, factors, moved, _sentence(ratio, before, after, moved, noun))
 
 
 def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
@@ -200,7 +203,19 @@ def _counts(
     return factors
 
 
-def _sentence(ratio: float, before: float, after: float, factors: Sequence[Factor], unit: str) -> str:
+def _moved(factors: Sequence[Factor]) -> str:
+    """Names the factors, plans last; empty where there are none."""
+    moved = [_words(factor) for factor in factors if factor.kind != "plan"]
+    if plans := [factor.name for factor in factors if factor.kind == "plan"]:
+        one = len(plans) == 1
+        named = _listed(plans)
+        moved.append(
+            f"the plan of {named}, which has another shape" if one else f"the plans of {named} (other shapes)"
+        )
+    return _listed(moved) if moved else ""
+
+
+def _sentence(ratio: float, before: float, after: float, moved: str, unit: str) -> str:
     if after == before:
         return f"The rate is the same: {_number(before)} µs per {unit}."
     way = "slower" if after > before else "faster"
@@ -211,16 +226,7 @@ def _sentence(ratio: float, before: float, after: float, factors: Sequence[Facto
         f"{much}: {_number(abs(after - before))} µs {more} per {unit} "
         f"({_number(before)} → {_number(after)} µs)"
     )
-    if not factors:
-        return f"{head}; nothing we measure explains it."
-    moved = [_words(factor) for factor in factors if factor.kind != "plan"]
-    if plans := [factor.name for factor in factors if factor.kind == "plan"]:
-        one = len(plans) == 1
-        named = _listed(plans)
-        moved.append(
-            f"the plan of {named}, which has another shape" if one else f"the plans of {named} (other shapes)"
-        )
-    return f"{head}; with it moved {_listed(moved)}."
+    return f"{head}; with it moved {moved}." if moved else f"{head}; nothing we measure explains it."
 
 
 def _words(factor: Factor) -> str:

@@ -193,6 +193,7 @@ def step_record(
         name=step.name,
         order=order,
         group=step.group,
+        summary=step.summary,
         measured=step.measured,
         reads_only=step.reads_only,
         started=iso(unix_time),

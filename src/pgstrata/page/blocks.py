@@ -18,12 +18,27 @@ SIGNS: dict[str, str] = {"good": "▲", "bad": "▼", "same": "=", "missed": "�
 
 
 @dataclass(frozen=True)
+class Span:
+    """An interval on an axis whose middle is no change, as shares 0…1 of its width.
+
+    narrow, wide: the ends of the margin, inside of which differences do not count.
+    """
+
+    low: float
+    middle: float
+    high: float
+    narrow: float
+    wide: float
+
+
+@dataclass(frozen=True)
 class Cell:
     """One cell: `value` as stored (for CSV), `text` as read, `mark` how it is coloured.
 
     note: a longer word about this cell, shown on hovering and listed as a mark in the CSV.
     shade: 0…1, strength of a neutral background where the size of numbers is to be seen at once.
     small: a second, quieter text behind the first (a range, an interval).
+    span: an interval that is drawn before the text.
     """
 
     value: float | int | str | bool | None
@@ -32,6 +47,7 @@ class Cell:
     note: str = ""
     shade: float | None = None
     small: str = ""
+    span: Span | None = None
 
     @property
     def sign(self) -> str:
@@ -82,6 +98,7 @@ class Table:
     step). Tables of one name go to one file, one below the other.
     lead: how many columns at the left stay in view when the table is scrolled sideways or split.
     stacked: on a narrow screen each row stands as a list of its cells, for tables of texts.
+    sortable: the page sorts it by a column, and shows proven rows only if asked.
     """
 
     name: str
@@ -94,6 +111,7 @@ class Table:
     notes: Sequence[str] = ()
     legend: Sequence[tuple[Mark, str]] = ()
     stacked: bool = False
+    sortable: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class StepResults:
     workload: str
     name: str
     group: str
+    summary: str
     unit: str
     measured: bool
     anchor: str
@@ -413,6 +414,7 @@ def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[
                 workload=workload,
                 name=name,
                 group=record.group,
+                summary=record.summary,
                 unit=record.rate_unit,
                 measured=record.measured,
                 anchor=link,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pgstrata.numbers import counted, moment
 from pgstrata.page.blocks import Block, Prose, Section, Table
@@ -18,6 +18,7 @@ from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.query_causes import cause_blocks
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
+from pgstrata.report.sections.step_verdicts import pair_table
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.sections.times import times_table
@@ -60,20 +61,40 @@ def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def summary(results: RunSet) -> Section:
-    """The answer first, then the three tables of each workload."""
+    """The answer first; then of each workload the table of verdicts where two variants are compared, else
+    rates and relative rates of all."""
     blocks: list[Block | None] = [*findings(results)]
+    parts: list[Section] = []
     for workload in results.workloads:
         if workload.compared:
+            decided = pair_table(results, workload)
+            matrix = [
+                absolute_table(results, workload),
+                relative_table(results, workload),
+                *relative_charts(results, workload),
+            ]
+            if decided is not None:
+                parts.append(_folded(workload, matrix))
+                matrix = []
             blocks += [
                 query_table(results, workload),
                 *cause_blocks(results, workload),
-                absolute_table(results, workload),
-                relative_table(results, workload),
+                decided,
+                *matrix,
                 times_table(results, workload),
-                *relative_charts(results, workload),
                 background_table(results, workload),
             ]
-    return Section("summary", "Summary", [block for block in blocks if block is not None])
+    return Section("summary", "Summary", _there(blocks), parts)
+
+
+def _folded(workload: WorkloadResults, matrix: Sequence[Block | None]) -> Section:
+    """The same figures as studies with many variants show them: a column for each step, and bars."""
+    title = f"As rates, relative rates and bars ({workload.name})"
+    return Section(anchor("matrix", workload.name), title, _there(matrix), folded=True)
+
+
+def _there(blocks: Sequence[Block | None]) -> list[Block]:
+    return [block for block in blocks if block is not None]
 
 
 def lede(results: RunSet) -> str:

@@ -174,6 +174,7 @@ STEP = {
     "alone": "of a replay in rounds: statements executed alone, with their turns",
     "query_pairs": "of recorded queries: turns of each, the shortest execution before them, `rejected` or"
     " `limited`",
+    "summary": "what the step does, in one sentence",
     "query_causes": "of queries that differ: plans, statements that bring the base's plan, turns, remedies",
 }
 

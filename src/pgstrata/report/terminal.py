@@ -18,6 +18,7 @@ from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.query_causes import cause_lines
 from pgstrata.report.sections.query_verdicts import query_table
+from pgstrata.report.sections.step_verdicts import pair_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.sections.times import times_table
 
@@ -55,9 +56,13 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         for title, text in cause_lines(results, workload):
             console.print()
             console.print(Text.assemble((title, "bold"), " ", text), soft_wrap=not console.is_terminal)
+        decided = pair_table(results, workload, why=False)
         found = (
-            absolute_table(results, workload),
-            relative_table(results, workload),
+            *(
+                (decided,)
+                if decided
+                else (absolute_table(results, workload), relative_table(results, workload))
+            ),
             times_table(results, workload),
             background_table(results, workload),
         )

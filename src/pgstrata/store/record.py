@@ -483,6 +483,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a step of recorded queries in an interleaved comparison."""
     query_causes: tuple[QueryCauseRecord, ...] = ()
     """Of queries of this variant that are slower or faster than on the base."""
+    summary: str = ""
+    """What the step does, in one sentence."""
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

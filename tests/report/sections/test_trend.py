@@ -32,7 +32,7 @@ def test_a_shift_has_a_colour_only_where_its_interval_leaves_out_one(
     assert _mark(one) == mark
     nothing = SummaryTable((), ())
     workload = WorkloadResults("w", (), (), Summary("w", "15", nothing, nothing, None))
-    step = StepResults("w", "s", "g", "queries/s", True, "a", {})
+    step = StepResults("w", "s", "g", "", "queries/s", True, "a", {})
     (row,) = _table(workload, [(step, one)]).rows
     assert row.cells[2].mark == mark
     assert (row.cells[2].sign in (SIGNS["bad"], SIGNS["good"])) == (mark != "even")

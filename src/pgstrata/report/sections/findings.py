@@ -19,6 +19,7 @@ from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.sections.query_verdicts import verdict_cell
 from pgstrata.report.sections.settle import settle
+from pgstrata.report.sections.step_verdicts import change, is_pair
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
 
@@ -149,7 +150,10 @@ def _cells(results: RunSet, step: StepResults, variant: str) -> list[tuple[StepR
     judged = results.verdict(step, variant)
     if judged is None or not judged.queries:
         times = [] if judged is None else _relative(step, judged.times)
-        return [(step, relative_cell(results, step, variant)), *times]
+        cell = relative_cell(results, step, variant)
+        if is_pair(results) and isinstance(cell.value, int | float):
+            cell = replace(cell, text=change(cell.value))
+        return [(step, cell), *times]
     return _relative(step, judged.queries)
 
 

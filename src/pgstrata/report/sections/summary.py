@@ -65,7 +65,7 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
 
     def cell(of: analysis.SummaryCell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(results, variant, workload.name)
+            return absent(results, variant, workload.name)
         note = MISSED if of.mark == "missed" else ""
         mark = of.mark
         if mark != "missed" and not results.by_thresholds:
@@ -133,7 +133,7 @@ def background_table(results: RunSet, workload: WorkloadResults) -> Table | None
 
     def cell(of: analysis.SummaryCell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(results, variant, workload.name)
+            return absent(results, variant, workload.name)
         note = "below 95 % of the target" if of.mark == "bad" else ""
         return Cell(of.value, numbers.rate(of.value), of.mark, note, small=_range(of, numbers.rate))
 
@@ -156,7 +156,7 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     if of.value is None:
         own = step.by_variant.get(variant)
         if own is None or own.rate is None:
-            return _absent(results, variant, step.workload)
+            return absent(results, variant, step.workload)
         return missing(f"{results.base} has no rate here to compare with")
     text = numbers.ratio(of.value)
     if variant == results.base:
@@ -186,7 +186,7 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     if found is None:
         return ""
     if found.queries:
-        return _of_queries(found)
+        return word_counts(found)
     v = found.verdict
     known = v.low > 0 and v.high < float("inf")
     if known:
@@ -199,7 +199,7 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     return f"{v.word}: one run each" if v.single_run else v.word
 
 
-def _of_queries(step: StepVerdict) -> str:
+def word_counts(step: StepVerdict) -> str:
     """How many queries of a step have which word, where these have verdicts of their own."""
     counts = Counter(query.verdict.word for query in step.queries)
     return ", ".join(
@@ -223,7 +223,8 @@ def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> st
     return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
 
 
-def _absent(results: RunSet, variant: str, workload: str) -> Cell:
+def absent(results: RunSet, variant: str, workload: str) -> Cell:
+    """Returns the cell of a rate that is not there, which says why."""
     if why := results.cannot(variant, workload):
         return Cell(None, "not possible", "missing", why)
     if results.has_failed(variant):

@@ -66,7 +66,42 @@
     document.querySelectorAll("[data-switch]").forEach(function (chip) {
       chip.addEventListener("click", function () { toggle(chip); });
     });
+    document.querySelectorAll("table.sortable").forEach(sortable);
     here();
+  }
+
+  // A table that decides: its heads sort it, and a box leaves what is proven.
+  function sortable(table) {
+    var body = table.tBodies[0], rows = Array.from(body.rows);
+    var heads = Array.from(table.tHead.rows[0].cells);
+    function key(row, index) {
+      var cell = row.cells[index], value = cell.dataset.value;
+      return value === undefined ? cell.textContent.trim() : Number(value);
+    }
+    heads.forEach(function (head, index) {
+      var button = document.createElement("button");
+      button.type = "button";
+      while (head.firstChild) button.appendChild(head.firstChild);
+      head.appendChild(button);
+      button.addEventListener("click", function () {
+        var up = head.getAttribute("aria-sort") !== "ascending";
+        heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        rows.sort(function (a, b) {
+          var x = key(a, index), y = key(b, index);
+          var order = typeof x !== typeof y ? (typeof x === "number" ? -1 : 1) : x < y ? -1 : x > y ? 1 : 0;
+          return up ? order : -order;
+        }).forEach(function (row) { body.appendChild(row); });
+      });
+    });
+    var label = document.createElement("label"), box = document.createElement("input");
+    label.className = "filter";
+    box.type = "checkbox";
+    label.append(box, "proven only");
+    box.addEventListener("change", function () {
+      rows.forEach(function (row) { row.hidden = box.checked && !row.querySelector(".good, .bad, .same"); });
+    });
+    table.closest("figure").querySelector(".scroll").before(label);
   }
 
   function toggle(chip) {
