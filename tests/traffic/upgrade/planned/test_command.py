@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from pgstrata.traffic.captured import PREPARED, SIMPLE, Header, Statement, Writer
 from support.planner import CHANGED, FAILS, NOT_FROM_15_ON, UTILITY, Original
-from support.program import Program, living_in
+from support.program import Program, environment, living_in
 
 
 def words(text: str) -> str:
@@ -61,6 +64,36 @@ def test_plans_of_counted_statements(original13: Original, pgstrata: Program) ->
     assert "another plan" in done.stdout and "Run Condition" in done.stdout
     assert "not restored on 17: app.events.span: a range" in done.stdout
     assert NOT_FROM_15_ON not in done.stdout
+
+
+def test_what_has_no_plan_is_said_first(original13: Original, pgstrata: Program) -> None:
+    """12 makes generic plans where it is told to, 10 does not: of counted statements it plans those without
+    values."""
+    done = pgstrata(
+        *("upgrade", "--from", "10", "--to", "13", "--dump", original13.schema, "--results", "out"),
+        *("--statements", original13.dsn, "--statistics-only", original13.statistics, "--format", "json"),
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    (new,) = json.loads(done.stdout)["to"]
+    assert f"{len(new['not_planned'])} statements with " in new["said"]
+    assert "have no plan to compare" in new["said"]
+    assert any("generic plans: since 12" in one["why"] for one in new["not_planned"])
+
+
+def test_ctrl_c_leaves_nothing(original13: Original, place: Path) -> None:
+    command = [sys.executable, "-m", "pgstrata", "upgrade", "--from", "13", "--to", "17"]
+    command += ["--dump", str(original13.schema), "--log", str(original13.log), "--results", "out"]
+    command += ["--statistics-only", str(original13.statistics), "--data-dir", str(place / "data")]
+    process = subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "plans of" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in said
+    assert not living_in(place)
+    assert [*(place / "data").iterdir()] == []
 
 
 def test_what_is_no_question(original13: Original, pgstrata: Program, place: Path) -> None:

@@ -33,6 +33,9 @@ from pgstrata.traffic.upgrade.sections import shortened
 MOST_NAMED, MOST_ROWS, MOST_LISTINGS = 5, 500, 60
 """Statements that the first screenful names, that a table has, and whose plans stand side by side."""
 
+MOST_UNKNOWN = 0.01
+"""Share of the time without a plan from which on the first sentence says so."""
+
 NOT_SAID = "What only data can prove is not said: how long they take."
 
 PROOF = "To prove it, give a dump with data in the place of the statistics (pg_dump -Fc)"
@@ -82,6 +85,10 @@ def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
         f"({_percent(asked, target.changed)} of the {asked.of}) "
         f"{'gets' if len(target.changed) == 1 else 'get'} another plan"
     )
+    if (share := sum(asked.share(one) for one, _ in target.unknown)) >= MOST_UNKNOWN:
+        has = "has" if len(target.unknown) == 1 else "have"
+        unknown = numbers.counted(len(target.unknown), "statement")
+        changed += f"; {unknown} with {percent(share)} of the {asked.of} {has} no plan to compare"
     if target.refused:
         is_refused = "is" if len(target.refused) == 1 else "are"
         refused = numbers.counted(len(target.refused), "statement")
