@@ -66,7 +66,12 @@ def data_root(campaign: Campaign) -> Path:
     Raises OwnershipError where another user could prepare or change what is in it, UsageError if it cannot
     be written to.
     """
-    named = campaign.spec.data_dir
+    return cluster_root(campaign.spec.data_dir)
+
+
+def cluster_root(named: str | None) -> Path:
+    """The folder that a user has named for clusters, or the usual one, made if need be. Raises as
+    `data_root`."""
     root = Path(named) if named else default_data_dir()
     try:
         # A name that everybody can foresee: a link of that name was made to lead somewhere.

@@ -58,7 +58,7 @@ def _ask(
             refused.insert(0, f"plans of the first {number} of {len(wanted)} statements only")
             return
         try:
-            plan, kind = _plan(connection, sample)
+            plan, kind = plan_of(connection, sample)
         except psycopg.DatabaseError as error:
             if connection.broken:
                 raise
@@ -68,8 +68,8 @@ def _ask(
         plans.append(QueryPlan(name=sample.name, statement=text[:_SHOWN], plan=plan, kind=kind))
 
 
-def _plan(connection: psycopg.Connection[Any], sample: Sample) -> tuple[Any, Kind]:
-    """The plan and its kind: `custom`, made for known values, or `generic`, for any."""
+def plan_of(connection: psycopg.Connection[Any], sample: Sample) -> tuple[Any, Kind]:
+    """The plan and its kind: `custom`, made for known values, or `generic`, for any. Raises psycopg.Error."""
     if sample.prepared is None:
         return _explain(connection, sample.sql), "custom"
     # without parameters there is nothing a plan could be made for but the statement itself

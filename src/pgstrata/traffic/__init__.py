@@ -16,6 +16,12 @@ CAPABILITY = Capability(
             "Your dump and log on old and new: what is slower?",
             "Traffic",
         ),
+        Command(
+            "export-statistics",
+            "pgstrata.traffic.commands.export_statistics:export_statistics",
+            "Planner statistics of a server, for plans without its data.",
+            "Traffic",
+        ),
     ),
     workloads={"replay": "pgstrata.traffic.replay.steps:Replay"},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,11 @@ from pgstrata.traffic.commands.arguments import (
     TimezoneOption,
     WindowOption,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pgstrata.traffic.upgrade.question import Question
 
 
 def upgrade(
@@ -118,6 +123,14 @@ def upgrade(
         bool,
         typer.Option("--checklist", help="Only the checklist: the schema on all versions, nothing replayed."),
     ] = False,
+    statistics_only: Annotated[
+        Path | None,
+        typer.Option(
+            "--statistics-only",
+            metavar="FILE",
+            help="Planner statistics in the place of data: lists changed plans, replays nothing.",
+        ),
+    ] = None,
     without_extension: Annotated[
         list[str] | None,
         typer.Option(
@@ -140,10 +153,11 @@ def upgrade(
     First every version gets the definitions of the dump without rows: the checklist. Then the dump is loaded,
     and the log's sessions are replayed on each in turns, until it is known of every statement that matters
     whether it is slower, faster or the same, or the time is over. The rules of the answer:
-    docs/guides/upgrade.md; what the log needs: docs/guides/capture.md.
+    docs/guides/upgrade.md; what the log needs: docs/guides/capture.md. With --statistics-only both versions
+    are asked for plans instead: docs/guides/plans-without-data.md.
 
     Exit codes: 0 go, or go with changes; 1 do not go yet, or something is proven slower; 3 cannot tell;
-    2 the question was not valid.
+    2 the question was not valid. Plans alone never come to 0.
 
     \b
     Examples:
@@ -153,6 +167,7 @@ def upgrade(
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log monday.traffic --speed 0 --rounds 12
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log log/ --after-load 17=reindex.sql --format json
       pgstrata upgrade --from 13 --to 17 --dump app.dump --statements postgresql://me@db/app
+      pgstrata upgrade --from 13 --to 17 --dump schema.sql --statistics-only stats.sql --log log/
     """
 
     from pgstrata.cli.compare import load_share, share
@@ -198,8 +213,11 @@ def upgrade(
         window=window,
         skip_idle=skip_idle,
         without_extensions=tuple(dict.fromkeys(without_extension or [])),
+        statistics=real_path(statistics_only) if statistics_only is not None else None,
     )
     console = progress_console()
+    if question.statistics is not None:
+        raise typer.Exit(_plans_only(question, console, format, dry_run=dry_run))
     try:
         with Interrupts(plain_lines(console)) as interrupts:
             tried = prepare(question, console, interrupts)
@@ -226,16 +244,56 @@ def upgrade(
     raise typer.Exit(decision.exit_code)
 
 
-def _again(arguments: list[str], minutes: float) -> str:
-    """The same command with more rounds."""
+def _plans_only(question: Question, console: Console, format: TextOrJson, *, dry_run: bool) -> int:
+    """Compares plans by statistics in the place of data, and returns the exit code."""
+    from pgstrata.cli.ending import Interruption, stopped
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
+    from pgstrata.measure.interrupt import Interrupted, Interrupts
+    from pgstrata.measure.progress import plain_lines
+    from pgstrata.traffic.upgrade.planned.outcome import plan_upgrade
+    from pgstrata.traffic.upgrade.planned.page import write_planned_page
+    from pgstrata.traffic.upgrade.planned.text import planned_record, planned_text
+
+    if dry_run:
+        raise UsageError("--dry-run shows what would be measured, and --statistics-only measures nothing")
+    try:
+        with Interrupts(plain_lines(console)) as interrupts:
+            planned = plan_upgrade(question, console, interrupts)
+    except Interrupted as interrupted:
+        print(stopped(), file=sys.stderr)
+        raise Interruption(interrupted.exit_code) from interrupted
+    proof = _with_data(sys.argv[1:])
+    page = write_planned_page(planned, proof)
+    if format is TextOrJson.json:
+        print_json(planned_record(planned, page, proof))
+    else:
+        print(planned_text(planned, proof), end="")
+    print(f"page: {page.resolve()}", file=sys.stderr)
+    return planned.exit_code
+
+
+def _with_data(arguments: list[str]) -> str:
+    """The same command with a dump that has data."""
+    kept = _without(arguments, ("--statistics-only", "--dump"))
+    return shlex.join(["pgstrata", *kept, "--dump", "DATA.dump"])
+
+
+def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:
+    """Arguments without these options and their values."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
-        if word == "--more":
+        if word in options:
             next(words, None)
-        elif not word.startswith("--more="):
+        elif not word.startswith(tuple(f"{option}=" for option in options)):
             kept.append(word)
-    return shlex.join(["pgstrata", *kept, "--more", f"{minutes:g}"])
+    return kept
+
+
+def _again(arguments: list[str], minutes: float) -> str:
+    """The same command with more rounds."""
+    return shlex.join(["pgstrata", *_without(arguments, ("--more",)), "--more", f"{minutes:g}"])
 
 
 def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pgstrata.driver.samples import Prepared, Sample
 from pgstrata.sql_text import literal
-from pgstrata.sql_tokens import tokens
+from pgstrata.sql_tokens import Token, tokens
 from pgstrata.traffic.captured import PREPARED, Captured, Statement, name_of
 
 MOST_READ = 1_000_000
@@ -23,6 +23,14 @@ PLANNED = frozenset(("select", "insert", "update", "delete", "merge", "with", "v
 def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
     """The first statement that succeeded of each shape that has a plan, those that took most time first.
 
+    Raises CapturedError.
+    """
+    return list(samples_by_number(file, database, role, MOST_SAMPLES).values())
+
+
+def samples_by_number(file: Path, database: str, role: str, most: int) -> dict[int, Sample]:
+    """The same of at most so many shapes, by the number of each in the header.
+
     What one connection had set for itself (a search path, a temporary table) is not there when a plan is
     asked for. Raises CapturedError.
     """
@@ -30,7 +38,7 @@ def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
     with Captured(file) as captured:
         shapes = captured.header.shapes
         order = sorted(range(len(shapes)), key=lambda n: (-shapes[n].seconds, -shapes[n].calls))
-        wanted = set(order[:MOST_SAMPLES])
+        wanted = set(order[:most])
         databases = [one.name for one in captured.header.databases]
         read = 0
         for entry in captured.sessions():
@@ -45,19 +53,13 @@ def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
                     found[statement.shape] = statement
                 if not wanted or read > MOST_READ:
                     break
-    made = [_sample(name_of(n, shapes[n].text), role, found[n]) for n in order if n in found]
-    return [sample for sample in made if sample is not None]
+    made = {n: _sample(name_of(n, shapes[n].text), role, found[n]) for n in order if n in found}
+    return {n: sample for n, sample in made.items() if sample is not None}
 
 
 def _sample(name: str, role: str, statement: Statement) -> Sample | None:
-    """None for what has no plan, and for several statements in one text: EXPLAIN would execute the second."""
-    parts = tokens(statement.text)
-    while parts and (parts[-1].kind in ("space", "comment") or parts[-1].text == ";"):
-        parts.pop()
-    words = [
-        part.text.lower() for part in parts if part.kind not in ("space", "comment") and part.text != "("
-    ]
-    if not words or words[0] not in PLANNED or any(part.text == ";" for part in parts):
+    parts = plannable(statement.text)
+    if not parts:
         return None
     text = "".join(part.text for part in parts)
     if statement.protocol == PREPARED:
@@ -70,9 +72,23 @@ def _sample(name: str, role: str, statement: Statement) -> Sample | None:
     return Sample(role, name, "".join(given))
 
 
+def plannable(text: str) -> list[Token]:
+    """Returns the pieces of a statement without what follows it; none for what has no plan, and for several
+    statements in one text: EXPLAIN would execute the second."""
+    parts = tokens(text)
+    while parts and (parts[-1].kind in ("space", "comment") or parts[-1].text == ";"):
+        parts.pop()
+    words = [
+        part.text.lower() for part in parts if part.kind not in ("space", "comment") and part.text != "("
+    ]
+    if not words or words[0] not in PLANNED or any(part.text == ";" for part in parts):
+        return []
+    return parts
+
+
 def _value(parameters: Sequence[str | None], number: int) -> str:
     value = parameters[number - 1] if 0 < number <= len(parameters) else None
     return "NULL" if value is None else literal(value)
 
 
-__all__ = ["MOST_READ", "PLANNED", "replayed_samples"]
+__all__ = ["MOST_READ", "PLANNED", "plannable", "replayed_samples", "samples_by_number"]

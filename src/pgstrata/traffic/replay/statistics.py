@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
@@ -65,20 +68,11 @@ def capture_statistics(
             rows_of=rows_of,
         )
 
-    if "=" not in source and "://" not in source:
-        folder = user_path(source)
-        if not folder.is_dir():
-            raise UsageError(
-                f"{shown(source)} is no folder, and no way to connect to a server",
-                "postgresql://user@host/database, or a folder with what --export-script has written",
-            )
+    if (folder := _folder_of(source)) is not None:
         return make(of_folder(folder))
     conninfo = Conninfo.parse(source.removeprefix("dsn:"))
     with conninfo.connect() as connection:
-        with answering(connection, conninfo.seconds):
-            connection.execute(f"SELECT {MARK} 1".encode()).fetchone()
-        with answering(connection, STATISTICS_SECONDS, MOST_STATISTICS_BYTES):
-            statistics = of_server(connection)
+        with _asked(connection, conninfo) as statistics:
             types_of, rows_of = types_by(connection), rows_by(connection)
 
         def bounded_types(text: str) -> Sequence[str]:
@@ -92,4 +86,38 @@ def capture_statistics(
         return make(statistics, bounded_types, bounded_rows if sample else None)
 
 
-__all__ = ["capture_statistics"]
+def read_statements(source: str) -> Statistics:
+    """Returns what pg_stat_statements has counted. source: a folder, or how to connect to a server.
+
+    Raises UsageError for what is neither, and what reading statistics and connecting raises.
+    """
+    if (folder := _folder_of(source)) is not None:
+        return of_folder(folder)
+    conninfo = Conninfo.parse(source.removeprefix("dsn:"))
+    with conninfo.connect() as connection, _asked(connection, conninfo) as statistics:
+        return statistics
+
+
+def _folder_of(source: str) -> Path | None:
+    """The folder that is meant, None for how to connect to a server. Raises UsageError for neither."""
+    if "=" in source or "://" in source:
+        return None
+    folder = user_path(source)
+    if not folder.is_dir():
+        raise UsageError(
+            f"{shown(source)} is no folder, and no way to connect to a server",
+            "postgresql://user@host/database, or a folder with what --export-script has written",
+        )
+    return folder
+
+
+@contextmanager
+def _asked(connection: psycopg.Connection[Any], conninfo: Conninfo) -> Iterator[Statistics]:
+    """The statistics of a server; the block is within the bounds of the same answer."""
+    with answering(connection, conninfo.seconds):
+        connection.execute(f"SELECT {MARK} 1".encode()).fetchone()
+    with answering(connection, STATISTICS_SECONDS, MOST_STATISTICS_BYTES):
+        yield of_server(connection)
+
+
+__all__ = ["capture_statistics", "read_statements"]

@@ -276,6 +276,7 @@ def _sizes_said(measured: Measured) -> str:
 
 __all__ = [
     "MOST_NAMED",
+    "by_line",
     "facts",
     "goes_on",
     "lede",

@@ -66,6 +66,8 @@ class Question:
     without_extensions: tuple[str, ...] = ()
     window: str | None = None
     skip_idle: bool = False
+    statistics: Path | None = None
+    """Planner statistics in the place of data: plans are compared, and nothing is replayed."""
 
     def check(self) -> None:
         """Raises UsageError for what can be known to be wrong before anything is read or fetched."""
@@ -83,6 +85,7 @@ class Question:
                 "what the database is asked for comes from a log or from statistics: name one of them",
                 "--log postgresql.csv, or --statements postgresql://me@db/app",
             )
+        self._check_statistics()
         if not 0.1 <= self.minutes <= 43_200:
             raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200", "60 is usual")
         if self.more is not None and not 0.1 <= self.more <= 43_200:
@@ -98,6 +101,26 @@ class Question:
         for log in self.logs:
             if log.is_file() and _DUMP.search(_head(log)):
                 raise UsageError(f"{shown(log)} is a dump, no log", "name it with --dump")
+
+    def _check_statistics(self) -> None:
+        """Raises UsageError for what is of no use without data."""
+        if self.statistics is None:
+            return
+        without_use = {
+            "--checklist": self.checklist_only,
+            "--more": self.more is not None,
+            "--rounds": self.rounds is not None,
+            "--after-load": bool(self.after_load),
+            "--window": self.window is not None,
+            "--skip-idle": self.skip_idle,
+            "--set": bool(self.sets),
+        }
+        for option, is_given in without_use.items():
+            if is_given:
+                raise UsageError(
+                    f"{option} says what is done with data, and --statistics-only does without",
+                    "leave out one of them",
+                )
 
 
 def is_version(text: str) -> bool:

@@ -92,33 +92,11 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
     written.
     """
     say = plain_lines(console)
-    question.check()
-    try:
-        own_folder(
-            question.folder, "the folder of the upgrade", advice="name another one: --results", way=True
-        )
-    except OSError as error:
-        raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
-    extensions = [
-        name
-        for name in setup(load_options(question), NEWEST).extensions
-        if name not in question.without_extensions
-    ]
-    found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
-    servers = fit(question, found, extensions)
-    file = _captured(question, say, interrupts)
+    servers = servers_of(question, say, interrupts)
+    file = captured_file(question, say, interrupts)
     with Captured(file) as captured:
         header = captured.header
-    without: dict[str, str] = {}
-    if question.without_extensions:
-        without = dependents(
-            servers.base,
-            load_options(question),
-            question.without_extensions,
-            folder=Path(question.data_dir) if question.data_dir else None,
-            say=say,
-            check=interrupts.check,
-        )
+    without = left_out(question, servers, say, interrupts)
     if question.window is not None or question.skip_idle:
         chosen = Window(header.begin, header.end + 1)
         if question.window is not None:
@@ -145,6 +123,40 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     return TriedUpgrade(
         question, made, servers, labels(question, servers), header, notes, file, without=without
+    )
+
+
+def servers_of(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Servers:
+    """Checks the question, makes its folder and finds its servers. Raises as `prepare`."""
+    question.check()
+    try:
+        own_folder(
+            question.folder, "the folder of the upgrade", advice="name another one: --results", way=True
+        )
+    except OSError as error:
+        raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
+    extensions = [
+        name
+        for name in setup(load_options(question), NEWEST).extensions
+        if name not in question.without_extensions
+    ]
+    found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
+    return fit(question, found, extensions)
+
+
+def left_out(
+    question: Question, servers: Servers, say: Callable[[str], None], interrupts: Interrupts
+) -> dict[str, str]:
+    """Returns statements of the dump that need an extension that is left out, and why."""
+    if not question.without_extensions:
+        return {}
+    return dependents(
+        servers.base,
+        load_options(question),
+        question.without_extensions,
+        folder=Path(question.data_dir) if question.data_dir else None,
+        say=say,
+        check=interrupts.check,
     )
 
 
@@ -258,7 +270,7 @@ def load_options(question: Question, without: Mapping[str, str] | None = None) -
     )
 
 
-def _captured(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
+def captured_file(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
     """The captured file: the one that was named, one that was made of the same logs before, or a new one."""
     logs = question.logs
     if question.statements is not None:
@@ -330,4 +342,15 @@ def _name(question: Question, captured: Path) -> str:
     return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
 
 
-__all__ = ["RUNS", "TriedUpgrade", "carry_out", "load_options", "prepare", "refusing", "rehearsed"]
+__all__ = [
+    "RUNS",
+    "TriedUpgrade",
+    "captured_file",
+    "carry_out",
+    "left_out",
+    "load_options",
+    "prepare",
+    "refusing",
+    "rehearsed",
+    "servers_of",
+]

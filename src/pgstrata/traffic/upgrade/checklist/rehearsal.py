@@ -9,9 +9,7 @@ server refuses would fail after the upgrade. The catalogs of the old server answ
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,21 +19,22 @@ import msgspec
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
-from pgstrata.files import digests
-from pgstrata.server.cluster.cluster import Cluster, new_database
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured
 from pgstrata.traffic.replay.samples import MOST_READ
 from pgstrata.traffic.upgrade.checklist.changes import Change
 from pgstrata.traffic.upgrade.checklist.pg_upgrade import CheckedUpgrade, has_pg_upgrade, pg_upgrade_check
-from pgstrata.workload.core.language import WorkContext
-from pgstrata.workload.custom.confined import beginning
+from pgstrata.traffic.upgrade.schema import (
+    DATABASE,
+    OF_THE_SERVER,
+    STATEMENT_SECONDS,
+    defined_schema,
+    find_names_anywhere,
+    said_plainly,
+)
 from pgstrata.workload.custom.options import CustomOptions
-from pgstrata.workload.custom.setup import definitions
-from pgstrata.workload.custom.sql import SqlStatement
-
-DATABASE = "pgstrata"
 
 MOST_STATEMENTS = 5_000
 """Normalized statements of a log that are parsed on both servers."""
@@ -44,12 +43,6 @@ MOST_OBJECTS = 1_000
 """That one question about the catalogs names."""
 
 SYNTAX_ERROR = "42601"
-
-_OF_THE_SERVER = ("53", "57P", "58", "XX")
-"""How codes begin of errors that say nothing of a statement: no space, a shutdown, a defect."""
-
-STATEMENT_SECONDS = 30
-"""`statement_timeout` of a definition: of a script it may be anything."""
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -159,78 +152,30 @@ class _Asked:
     @contextlib.contextmanager
     def server(self, server: Server, config: Resolved) -> Iterator[tuple[Cluster, Answers, dict[str, str]]]:
         """A running cluster with the schema, and what it said."""
-        self._say(f"  the schema on PostgreSQL {server.version}")
-        confinement, files = definitions(self._options, server.features)
-        folder = Path(tempfile.mkdtemp(prefix="checklist-", dir=self._root))
-        folder.chmod(0o755)
-        try:
-            with _said_plainly(server), Cluster(server, config, folder / "cluster") as cluster:
-                cluster.create()
-                cluster.start()
-                with cluster.connect() as admin:
-                    admin.execute(new_database(DATABASE).encode())
-                context = WorkContext(lambda: cluster.connect(DATABASE), lambda _: None, self._check)
-                confinement.begin().do(context)
-                confined = confinement.has_role
-                texts, refused = self._define(cluster, files, confined=confined)
-                with cluster.connect(DATABASE, confined=confined) as connection:
-                    for admin_phase in confinement.end():
-                        with contextlib.suppress(psycopg.Error), cluster.connect(DATABASE) as superuser:
-                            for statement in admin_phase.statements:
-                                superuser.execute(statement.encode())
-                    _prepare_session(connection)
-                    functions = self._functions(connection)
-                    statements, syntax = self._parsed(connection)
-                with cluster.connect(DATABASE) as superuser:
-                    catalogs, unanswered = _ask(
-                        superuser, {k: q for k, q in QUESTIONS.items() if k not in _OF_SESSIONS}
-                    )
-                yield (
-                    cluster,
-                    Answers(
-                        server.version,
-                        server.version_num,
-                        refused,
-                        functions,
-                        statements,
-                        syntax,
-                        catalogs,
-                        unanswered,
-                    ),
-                    texts,
+        with defined_schema(server, config, self._options, self._root, self._say, self._check) as schema:
+            cluster = schema.cluster
+            with cluster.connect(DATABASE, confined=schema.confined) as connection:
+                _prepare_session(connection)
+                functions = self._functions(connection)
+                statements, syntax = self._parsed(connection)
+            with cluster.connect(DATABASE) as superuser:
+                catalogs, unanswered = _ask(
+                    superuser, {k: q for k, q in QUESTIONS.items() if k != OF_SESSIONS}
                 )
-        finally:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-
-    def _define(
-        self, cluster: Cluster, files: Sequence[Sequence[SqlStatement]], *, confined: bool
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Executes all definitions. Returns their beginnings, and what the server said of refused ones."""
-        texts: dict[str, str] = {}
-        refused: dict[str, str] = {}
-        met: Counter[str] = Counter()
-        for statements in files:
-            with cluster.connect(DATABASE, confined=confined) as connection:
-                connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
-                for one in statements:
-                    self._check()
-                    # Not its number: a setting that one server lacks is left out there.
-                    written = one.written or one.text
-                    key = digests.of(written)[:12]
-                    met[key] += 1
-                    key = f"{key}.{met[key]}"
-                    texts[key] = beginning(written, 300)
-                    try:
-                        connection.execute(one.text.encode())
-                    except psycopg.Error as error:
-                        if connection.closed or (error.sqlstate or "").startswith(_OF_THE_SERVER):
-                            said = f"PostgreSQL {cluster.server.version} cannot define the schema"
-                            raise ServerError(f"{said}: {server_said(error)}", f"at: {texts[key]}") from error
-                        if error.sqlstate == "25P02":
-                            connection.rollback()
-                        refused[key] = _said(error)
-        return texts, refused
+            yield (
+                cluster,
+                Answers(
+                    server.version,
+                    server.version_num,
+                    schema.refused,
+                    functions,
+                    statements,
+                    syntax,
+                    catalogs,
+                    unanswered,
+                ),
+                schema.texts,
+            )
 
     def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
         """What the languages say of the bodies of functions; it executes none of them."""
@@ -241,7 +186,7 @@ class _Asked:
                 connection.execute(f"SELECT pg_catalog.{validator}({oid})".encode())
                 said[name] = ""
             except psycopg.Error as error:
-                said[name] = _said(error)
+                said[name] = said_plainly(error)
         return said
 
     def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
@@ -260,7 +205,7 @@ class _Asked:
             )
             if state == SYNTAX_ERROR:
                 syntax.append(number)
-            elif connection.pgconn.status != psycopg.pq.ConnStatus.OK or state.startswith(_OF_THE_SERVER):
+            elif connection.pgconn.status != psycopg.pq.ConnStatus.OK or state.startswith(OF_THE_SERVER):
                 raise ServerError(f"PostgreSQL does not answer: {said[number]}")
         return said, syntax
 
@@ -281,24 +226,8 @@ class _Asked:
         return found, unanswered
 
 
-def _said(error: psycopg.Error) -> str:
-    """What a server said, without the text that it quotes, which may hold values."""
-    parts = (error.diag.message_primary or str(error), error.diag.message_detail or "")
-    return server_said(" ".join(part for part in parts if part))
-
-
-@contextlib.contextmanager
-def _said_plainly(server: Server) -> Iterator[None]:
-    """Raises ServerError where a server fails at what every server takes, as without space."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise ServerError(f"PostgreSQL {server.version} does not serve: {server_said(error)}") from error
-
-
 def _prepare_session(connection: psycopg.Connection[Any]) -> None:
-    """Names without a schema are found wherever they are; both servers get the same."""
-    connection.execute(QUESTIONS["search path"].encode())
+    find_names_anywhere(connection)
     connection.execute("SET check_function_bodies = on")
     connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
 
@@ -331,8 +260,8 @@ QUESTIONS: Mapping[str, str] = tomllib.loads(
 )
 """What the catalogs of both servers are asked for."""
 
-_OF_SESSIONS = ("search path", "functions")
-"""Questions that are asked where they are needed, with another search path."""
+OF_SESSIONS = "functions"
+"""The question that is asked with another search path."""
 
 
 __all__ = ["Answers", "Rehearsal", "first_of_each", "rehearse"]

@@ -1,0 +1,289 @@
+"""The page of plans that were compared without data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pgstrata import numbers
+from pgstrata.page.blocks import (
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Finding,
+    Findings,
+    Listing,
+    Prose,
+    Row,
+    Section,
+    Table,
+    Term,
+    words,
+)
+from pgstrata.page.results import anchor
+from pgstrata.report.sections.statement_plans import both_plans
+from pgstrata.report.write import write_page
+from pgstrata.traffic.upgrade.page import by_line
+from pgstrata.traffic.upgrade.planned.asked import Asked, AskedStatement
+from pgstrata.traffic.upgrade.planned.outcome import Changed, PlannedUpgrade, PlannedVersion
+from pgstrata.traffic.upgrade.planned.restore import Restored
+from pgstrata.traffic.upgrade.sections import shortened
+
+MOST_NAMED, MOST_ROWS, MOST_LISTINGS = 5, 500, 60
+"""Statements that the first screenful names, that a table has, and whose plans stand side by side."""
+
+MOST_UNKNOWN = 0.01
+"""Share of the time without a plan from which on the first sentence says so."""
+
+NOT_SAID = "What only data can prove is not said: how long they take."
+
+PROOF = "To prove it, give a dump with data in the place of the statistics (pg_dump -Fc)"
+
+Item = tuple[str, str, Sequence[tuple[str, str, str]]]
+
+
+def write_planned_page(planned: PlannedUpgrade, proof: str) -> Path:
+    """Writes the page and returns it. proof: the command that measures. Raises StoreError."""
+    out = planned.question.folder / "page"
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sections = [Section("answer", "The answer", [*_answer(planned, proof)])]
+    for target in planned.versions:
+        sections.append(_plans(planned, target))
+    if refused := [block for target in planned.versions for block in _refused(planned, target)]:
+        sections.append(Section("refused", "Refused statements", refused))
+    sections.append(Section("gaps", "Not covered", [*_gaps(planned)]))
+    write_page(title(planned), lede(planned), sections, out, run_count=0, variants=[])
+    return out / "index.html"
+
+
+def title(planned: PlannedUpgrade) -> str:
+    """From which version to which."""
+    old, *new = (one.server.version for one in planned.servers)
+    return f"Plans of PostgreSQL {old} and {' and '.join(new)}"
+
+
+def lede(planned: PlannedUpgrade) -> str:
+    """What was done, in a few sentences."""
+    dumps = " and ".join(dump.name for dump in planned.question.dumps)
+    statistics = planned.question.statistics
+    name = statistics.name if statistics is not None else ""
+    planned_count = sum(one.sample is not None for one in planned.asked.statements)
+    return (
+        f"The definitions of {dumps} and the planner statistics of {name} were put into every version, "
+        f"without rows. Each was asked for the plans of {numbers.counted(planned_count, 'statement')} of "
+        f"{planned.asked.source} (EXPLAIN); nothing was executed."
+    )
+
+
+def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
+    """The answer for a version, in one sentence: how many statements have another plan."""
+    asked = planned.asked
+    whole = len(target.changed) + len(target.same)
+    changed = (
+        f"{len(target.changed):,} of {numbers.counted(whole, 'statement')} "
+        f"({_percent(asked, target.changed)} of the {asked.of}) "
+        f"{'gets' if len(target.changed) == 1 else 'get'} another plan"
+    )
+    if (share := sum(asked.share(one) for one, _ in target.unknown)) >= MOST_UNKNOWN:
+        has = "has" if len(target.unknown) == 1 else "have"
+        unknown = numbers.counted(len(target.unknown), "statement")
+        changed += f"; {unknown} with {percent(share)} of the {asked.of} {has} no plan to compare"
+    if target.refused:
+        is_refused = "is" if len(target.refused) == 1 else "are"
+        refused = numbers.counted(len(target.refused), "statement")
+        return f"Do not go yet: {refused} that the old version plans {is_refused} refused; {changed}."
+    return f"Cannot tell: {changed}."
+
+
+def _percent(asked: Asked, statements: Sequence[Changed | AskedStatement]) -> str:
+    return percent(sum(asked.share(_of(one)) for one in statements))
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{numbers.significant(100 * share, 2)} %"
+
+
+def _of(one: Changed | AskedStatement) -> AskedStatement:
+    return one.statement if isinstance(one, Changed) else one
+
+
+def costs(one: Changed) -> str:
+    """Estimates of both versions."""
+    return " → ".join("?" if cost is None else f"{cost:,.0f}" for cost in one.costs)
+
+
+def _answer(planned: PlannedUpgrade, proof: str) -> Iterator[Block]:
+    findings = []
+    for number, target in enumerate(planned.versions):
+        items = [*_items(planned, target)]
+        findings.append(Finding(target.label, number, said(planned, target), items))  # type: ignore[arg-type]
+    yield Findings("", findings)
+    yield Prose(f"{NOT_SAID} {PROOF}.")
+    yield Listing("The command that measures", by_line(proof), open=True)
+    yield Facts([*facts(planned)])
+    for note in planned.notes:
+        yield Prose(note, "even")
+
+
+def _items(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[Item]:
+    asked = planned.asked
+    if target.refused:
+        named = [(shortened(one.text), percent(asked.share(one)), "refused") for one, _ in target.refused]
+        yield "bad", f"refused: {len(target.refused)}", _first(named, "refused")
+    if target.changed:
+        where = anchor("plans", target.label)
+        named = [
+            (shortened(one.statement.text), percent(asked.share(one.statement)), where)
+            for one in target.changed
+        ]
+        yield "even", f"another plan: {len(target.changed)}", _first(named, where)
+    yield "same", f"same plan: {len(target.same)}", ()
+
+
+def _first(named: list[tuple[str, str, str]], where: str) -> list[tuple[str, str, str]]:
+    more = len(named) - MOST_NAMED
+    return [*named[:MOST_NAMED], (f"and {more:,} more", "", where)] if more > 0 else named
+
+
+def facts(planned: PlannedUpgrade) -> Iterator[Term]:
+    """What the comparison rests on."""
+    for one in planned.servers:
+        restored = one.restored
+        yield Term(
+            f"Statistics on {one.label}",
+            f"{numbers.counted(restored.relations, 'table or index', 'tables and indexes')}, "
+            f"{numbers.counted(restored.columns, 'column')}"
+            + (f"; {restored.count:,} not restored, listed below" if restored.count else ""),
+        )
+        if one.definitions_refused:
+            yield Term(
+                f"Definitions refused by {one.label}", f"{len(one.definitions_refused):,}, listed below"
+            )
+    for target in planned.versions:
+        on = f" on {target.label}" if len(planned.versions) > 1 else ""
+        share = percent(sum(planned.asked.share(one) for one, _ in target.unknown))
+        yield Term(f"Not planned{on}", f"{len(target.unknown):,}, {share} of the {planned.asked.of}")
+
+
+def _plans(planned: PlannedUpgrade, target: PlannedVersion) -> Section:
+    where = anchor("plans", target.label)
+    if not target.changed:
+        return Section(where, f"Plans on {target.label}", [Prose("Every plan is the same.", "even")])
+    base = planned.servers[0].label
+    rows = [
+        Row(
+            [
+                words(shortened(one.statement.text), note=one.statement.text[:2000]),
+                _share_cell(planned.asked, one.statement),
+                words(costs(one)),
+                words("; ".join(filter(None, (ours for ours, _ in one.lines[:3])))),
+                words("; ".join(filter(None, (theirs for _, theirs in one.lines[:3])))),
+            ]
+        )
+        for one in target.changed[:MOST_ROWS]
+    ]
+    table = Table(
+        f"plans-{target.label}",
+        "Statements with another plan",
+        [
+            Column("statement", "Statement", align="left"),
+            Column("share", f"Of the {planned.asked.of}", "%"),
+            Column("cost", "Estimated cost", f"{base} → {target.label}"),
+            Column("old", f"Only on {base}", align="left"),
+            Column("new", f"Only on {target.label}", align="left"),
+        ],
+        rows,
+        "Plans differ where nodes, indexes, conditions, keys, workers or compilation do. The cost is each "
+        "version's own estimate: it is no time, and models of two versions differ. Statements with most "
+        f"{planned.asked.of} come first.",
+        stacked=True,
+        notes=[f"{len(target.changed) - MOST_ROWS:,} more are in the answer as JSON."]
+        if len(target.changed) > MOST_ROWS
+        else [],
+    )
+    listings = [
+        both_plans(
+            f"{shortened(one.statement.text)}: {base} and {target.label}",
+            {base: one.base, target.label: one.other},
+            base,
+            target.label,
+            open=number == 0,
+        )
+        for number, one in enumerate(target.changed[:MOST_LISTINGS])
+    ]
+    return Section(where, f"Plans on {target.label}", [table, *listings])
+
+
+def _share_cell(asked: Asked, one: AskedStatement) -> Cell:
+    share = asked.share(one)
+    return Cell(share, numbers.significant(100 * share, 2))
+
+
+def _refused(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[Block]:
+    if target.refused:
+        yield _said_table(f"refused-{target.label}", f"Refused by {target.label}", planned, target.refused)
+
+
+def _said_table(
+    name: str, heading: str, planned: PlannedUpgrade, said_of: Sequence[tuple[AskedStatement, str]]
+) -> Table:
+    return Table(
+        name,
+        heading,
+        [
+            Column("statement", "Statement", align="left"),
+            Column("share", f"Of the {planned.asked.of}", "%"),
+            Column("why", "Why", align="left"),
+        ],
+        [
+            Row([words(shortened(one.text)), _share_cell(planned.asked, one), words(why)])
+            for one, why in said_of[:MOST_ROWS]
+        ],
+        "In the server's words where it was asked.",
+        stacked=True,
+    )
+
+
+def _gaps(planned: PlannedUpgrade) -> Iterator[Block]:
+    yield Prose(
+        "Not covered by plans: times, cold data and bloat, answers, locks, what sessions had set for "
+        "themselves, temporary tables, and the ends of columns that only an index knows."
+    )
+    for one in planned.servers:
+        if one.restored.count or one.restored.bare:
+            yield _not_restored(one.label, one.restored)
+        if one.definitions_refused:
+            yield _pairs(
+                f"definitions-{one.label}", f"Definitions refused by {one.label}", one.definitions_refused
+            )
+    for target in planned.versions:
+        if target.unknown:
+            heading = f"Statements without a plan on both, for {target.label}"
+            yield _said_table(f"unknown-{target.label}", heading, planned, target.unknown)
+
+
+def _not_restored(label: str, restored: Restored) -> Table:
+    found = {one.what: one.why for one in restored.missing}
+    found |= dict.fromkeys(restored.bare[:MOST_ROWS], "the file has no statistics of this table")
+    return _pairs(f"statistics-{label}", f"Statistics that {label} does not have", found)
+
+
+def _pairs(name: str, heading: str, found: Mapping[str, str]) -> Table:
+    rows = [Row([words(what), words(why)]) for what, why in list(found.items())[:MOST_ROWS]]
+    columns = [Column("what", "What", align="left"), Column("why", "Why", align="left")]
+    return Table(name, heading, columns, rows, "In the server's words where it was asked.", stacked=True)
+
+
+__all__ = [
+    "NOT_SAID",
+    "PROOF",
+    "costs",
+    "facts",
+    "lede",
+    "percent",
+    "said",
+    "title",
+    "write_planned_page",
+]

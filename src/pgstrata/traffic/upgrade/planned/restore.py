@@ -1,0 +1,272 @@
+"""Puts planner statistics into a cluster that has the schema and no rows.
+
+A server that has pg_restore_attribute_stats is asked for it, as the owner of the tables. In an older one a
+superuser writes pg_class and pg_statistic; values are read by `array_in` with the type of their elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from pgstrata.errors import ServerError, server_said
+from pgstrata.server.capabilities import Question, catalog_of, column, function, relation
+from pgstrata.server.connect.session import use_catalogs_only
+from pgstrata.traffic.upgrade.planned.calls import (
+    COLUMN,
+    RELATION,
+    ColumnCall,
+    PlannerStatistics,
+    RelationCall,
+)
+from pgstrata.traffic.upgrade.planned.catalogs import Catalogs, ColumnFacts
+from pgstrata.traffic.upgrade.planned.slots import MOST_SLOTS, Slot, slots_of
+from pgstrata.traffic.upgrade.schema import DATABASE, Schema, find_names_anywhere, said_plainly
+
+MOST_LISTED = 200
+"""Of what is not restored: how many are kept with their reason."""
+
+STATEMENT_SECONDS = 30
+
+OLDEST: Question = column("pg_statistic", "stakind5")
+
+
+class NotRestored(msgspec.Struct, frozen=True):
+    """A statistic that a server does not have. what: the table or column, and which; why: the reason."""
+
+    what: str
+    why: str
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a server has of the statistics. relations, columns: how many it took; missing: the first of
+    `count`; bare: tables of which the file says nothing."""
+
+    relations: int
+    columns: int
+    missing: list[NotRestored]
+    count: int
+    bare: list[str]
+
+
+class _Missing:
+    """What is not restored, as it is met."""
+
+    def __init__(self) -> None:
+        self.listed: list[NotRestored] = []
+        self.count = 0
+
+    def add(self, what: str, why: str) -> None:
+        self.count += 1
+        if len(self.listed) < MOST_LISTED:
+            self.listed.append(NotRestored(what, why))
+
+
+def restore(schema: Schema, statistics: PlannerStatistics, check: Callable[[], None]) -> Restored:
+    """Writes the statistics. Raises ServerError where the server can be given none."""
+    missing = _Missing()
+    with schema.cluster.connect(DATABASE) as superuser:
+        has = catalog_of(superuser).has
+        use_catalogs_only(superuser)
+        if not has(OLDEST):
+            raise ServerError(
+                f"PostgreSQL {schema.cluster.server.version} is too old for statistics of another server",
+                "name 9.2 or later",
+            )
+        for statement in (
+            "SET synchronous_commit = off",
+            f"SET statement_timeout = {1000 * STATEMENT_SECONDS}",
+        ):
+            superuser.execute(statement.encode())
+        if has(function("pg_restore_attribute_stats")):
+            with schema.connect() as owner:
+                relations, columns = _by_functions(owner, statistics, missing, check)
+        else:
+            relations, columns = _by_catalogs(superuser, statistics, missing, check)
+        _ranges(superuser, statistics, missing)
+        _extended(superuser, missing, has(relation("pg_statistic_ext")))
+        named = {(one.schema, one.name) for one in statistics.relations}
+        tables = superuser.execute(_TABLES.encode()).fetchall()
+        bare = [f"{schema_}.{name}" for schema_, name in tables if (schema_, name) not in named]
+    return Restored(relations, columns, missing.listed, missing.count, bare)
+
+
+_TABLES = """
+SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY 1, 2
+"""
+
+
+def _extended(session: psycopg.Connection[Any], missing: _Missing, is_known: bool) -> None:
+    """Lists what CREATE STATISTICS has made: its values are in no file of this kind."""
+    question = "SELECT stxnamespace::regnamespace::text || '.' || stxname FROM pg_statistic_ext ORDER BY 1"
+    for (name,) in session.execute(question.encode()).fetchall() if is_known else ():
+        missing.add(name, "extended statistics (CREATE STATISTICS): their values are not restored")
+
+
+def _ranges(session: psycopg.Connection[Any], statistics: PlannerStatistics, missing: _Missing) -> None:
+    """Lists columns of ranges whose values are not in the file."""
+    without = {
+        (one.schema, one.table, one.column)
+        for one in statistics.columns
+        if "range_bounds_histogram" not in one.values
+    }
+    for names in session.execute(_RANGES.encode()).fetchall():
+        if names in without:
+            missing.add(".".join(names), "a range: before 17 no view tells how its values are distributed")
+
+
+_RANGES = """
+SELECT n.nspname::text, c.relname::text, a.attname::text FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid AND t.typtype IN ('r', 'm')
+JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2, 3
+"""
+
+
+# --- by functions -----------------------------------------------------------------------------
+
+
+def _by_functions(
+    owner: psycopg.Connection[Any],
+    statistics: PlannerStatistics,
+    missing: _Missing,
+    check: Callable[[], None],
+) -> tuple[int, int]:
+    """Returns how many relations and columns the functions took."""
+    said: list[str] = []
+    owner.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    find_names_anywhere(owner)  # constraints of domains may call functions
+    owner.execute(f"SET statement_timeout = {1000 * STATEMENT_SECONDS}".encode())
+    counts = [0, 0]
+    calls: tuple[RelationCall | ColumnCall, ...] = (*statistics.relations, *statistics.columns)
+    for one in calls:
+        check()
+        said.clear()
+        of_column = isinstance(one, ColumnCall)
+        try:
+            (done,) = _called(owner, one).fetchone() or (False,)
+        except psycopg.Error as error:
+            if owner.closed:
+                raise
+            missing.add(one.title, said_plainly(error))
+            continue
+        counts[of_column] += bool(done) or not said
+        for text in said:
+            missing.add(one.title, server_said(text))
+    return counts[0], counts[1]
+
+
+def _called(owner: psycopg.Connection[Any], one: RelationCall | ColumnCall) -> psycopg.Cursor[Any]:
+    """Calls the function with parameters: nothing of the file becomes a part of the statement."""
+    if isinstance(one, RelationCall):
+        name, types = "relation", RELATION
+        first: list[tuple[str, str, object]] = [
+            ("schemaname", "text", one.schema),
+            ("relname", "text", one.name),
+        ]
+    else:
+        name, types = "attribute", COLUMN
+        is_number = isinstance(one.column, int)
+        first = [
+            ("schemaname", "text", one.schema),
+            ("relname", "text", one.table),
+            ("attnum", "smallint", one.column) if is_number else ("attname", "text", one.column),
+            ("inherited", "boolean", one.inherited),
+        ]
+    arguments = [*first, *((key, types[key], value) for key, value in one.values.items())]
+    places = ", ".join(f"'{key}', %s::{type_}" for key, type_, _ in arguments)
+    values = [value if value is None else str(value) for _, _, value in arguments]
+    return owner.execute(f"SELECT pg_catalog.pg_restore_{name}_stats({places})".encode(), values)
+
+
+# --- by catalogs ------------------------------------------------------------------------------
+
+
+def _by_catalogs(
+    session: psycopg.Connection[Any],
+    statistics: PlannerStatistics,
+    missing: _Missing,
+    check: Callable[[], None],
+) -> tuple[int, int]:
+    """Returns how many relations and columns were written."""
+    has = catalog_of(session).has
+    catalogs = Catalogs(session)
+    relations = columns = 0
+    known = [name for name in RELATION if has(column("pg_class", name))]
+    for one in statistics.relations:
+        check()
+        if (oid := catalogs.relations.get((one.schema, one.name))) is None:
+            missing.add(one.title, "there is no such table or index here")
+            continue
+        # Below zero nobody has counted the rows, which each version writes in its own way.
+        values = {name: one.values[name] for name in known if name in one.values}
+        if float(values.get("reltuples", 0)) >= 0 and values:
+            places = ", ".join(f"{name} = %s::{RELATION[name]}" for name in values)
+            session.execute(f"UPDATE pg_class SET {places} WHERE oid = %s".encode(), [*values.values(), oid])
+        relations += 1
+    collations = has(column("pg_statistic", "stacoll1"))
+    for of_column in statistics.columns:
+        check()
+        facts = _facts(catalogs, of_column)
+        if facts is None:
+            missing.add(of_column.title, "there is no such column here")
+            continue
+        slots = slots_of(of_column, facts, catalogs)
+        for name, why in slots.missing.items():
+            missing.add(f"{of_column.title}, {name}", why)
+        try:
+            _insert(session, of_column, facts, slots.slots, collations=collations)
+            columns += 1
+        except psycopg.Error as error:
+            if session.closed:
+                raise
+            missing.add(of_column.title, said_plainly(error))
+    return relations, columns
+
+
+def _facts(catalogs: Catalogs, call: ColumnCall) -> ColumnFacts | None:
+    if isinstance(call.column, int):
+        return catalogs.by_number.get((call.schema, call.table, call.column))
+    return catalogs.by_name.get((call.schema, call.table, call.column))
+
+
+def _insert(
+    session: psycopg.Connection[Any],
+    call: ColumnCall,
+    facts: ColumnFacts,
+    slots: Sequence[Slot],
+    *,
+    collations: bool,
+) -> None:
+    """Writes a row of pg_statistic. Slots that are not used hold zeros and nulls."""
+    row: dict[str, tuple[str, Sequence[object]]] = {
+        "starelid": ("%s::oid", (facts.relation,)),
+        "staattnum": ("%s::smallint", (facts.number,)),
+        "stainherit": ("%s", (call.inherited,)),
+        "stanullfrac": ("%s::real", (call.values.get("null_frac", "0"),)),
+        "stawidth": ("%s::integer", (call.values.get("avg_width", "0"),)),
+        "stadistinct": ("%s::real", (call.values.get("n_distinct", "0"),)),
+    }
+    unused = [Slot(0, 0, 0)] * (MOST_SLOTS - len(slots))
+    for number, slot in enumerate((*slots, *unused), 1):
+        row[f"stakind{number}"] = "%s::smallint", (slot.kind,)
+        row[f"staop{number}"] = "%s::oid", (slot.operator,)
+        if collations:
+            row[f"stacoll{number}"] = "%s::oid", (slot.collation,)
+        if slot.numbers is not None:
+            row[f"stanumbers{number}"] = "%s::real[]", (slot.numbers,)
+        if slot.values is not None:
+            row[f"stavalues{number}"] = "array_in(textout(%s::text), %s::oid, -1)", (slot.values, slot.type)
+    places = ", ".join(place for place, _ in row.values())
+    session.execute(
+        f"INSERT INTO pg_statistic ({', '.join(row)}) VALUES ({places})".encode(),
+        [value for _, values in row.values() for value in values],
+    )
+
+
+__all__ = ["NotRestored", "Restored", "restore"]
