@@ -76,7 +76,7 @@ def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
         raise _no_way(repo, good, bad, first, last)
     format_ = "--format=%H%x00%an%x00%aI%x00%s"
     said = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
-    lines = said.decode(errors="replace").splitlines()
+    lines = said.decode(errors="replace").rstrip("\n").split("\n")  # of git, not those of Unicode
     oldest = lines[0].split("\0")[0]
     if not _first_parent(repo, oldest) == first:
         raise _not_a_line(repo, good, bad, first, oldest)
