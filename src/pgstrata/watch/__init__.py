@@ -12,5 +12,8 @@ CAPABILITY = Capability(
         Command(
             "site", "pgstrata.watch.site.command:site", "Write static pages of watches and results.", HEADING
         ),
+        Command(
+            "serve", "pgstrata.watch.serve.command:serve", "Show results and a site on this machine.", HEADING
+        ),
     ),
 )
