@@ -109,8 +109,12 @@ def _first_parent(repo: Path, commit: str) -> str | None:
 
 
 def _ancestor(repo: Path, older: str, newer: str) -> bool:
-    found = run_git(repo, "rev-list", "--max-count=1", older, f"^{newer}", "--")
-    return not found.strip()
+    """True if a commit is among the ancestors of another, whatever their dates say: `rev-list` gives up where
+    a clock has jumped."""
+    try:
+        return run_git(repo, "merge-base", older, newer).decode().strip() == older
+    except ServerError:
+        return False  # no commit in common
 
 
 def is_shallow(repo: Path) -> bool:
