@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from pgstrata.errors import StoreError
+from pgstrata.files import disk
 from pgstrata.store import slug
 from pgstrata.watch.site.command import read_known
+from pgstrata.watch.site.write import write_site
 from support.page import PageReader
 from support.program import Program
 from support.runs import make_campaign
@@ -230,3 +236,26 @@ def test_what_cannot_be_shown_is_one_sentence(
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_full_disk_is_one_sentence_and_the_next_time_completes_it(
+    watched: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, real, written = read_known(watched), disk.replace, 0
+
+    def full(path: Path, *data: bytes, **options: Any) -> None:
+        nonlocal written
+        written += 1
+        if written > 25:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, *data, **options)
+
+    monkeypatch.setattr(disk, "replace", full)
+    with pytest.raises(StoreError, match="no space left to write the site"):
+        write_site(place / "public", [known])
+    monkeypatch.undo()
+    done = write_site(place / "public", [known])
+    assert done.pages == 44 and 0 < done.changed < 88
+    for page in (place / "public").rglob("*.html"):
+        json.loads(page.with_suffix(".json").read_text())
+    assert {path.name for path in (place / "public").rglob(".*")} == {".lock"}

@@ -81,7 +81,7 @@ def alarms_blocks(known: Known, address: Callable[[Alarm], str]) -> list[Block]:
     blocks: list[Block] = [Prose(summary(known))]
     alarms = listed_alarms(known)
     if not alarms:
-        blocks.append(Prose("No step has changed.", "even"))
+        blocks.append(Prose("There is no alarm.", "even"))
         return blocks
     columns = [
         Column("commit", "Commit", align="left"),
@@ -215,9 +215,15 @@ def _trace(known: Known, moves: Moves) -> dict[str, Any]:
 
 
 def _dates(known: Known, moves: Moves) -> list[dict[str, Any]]:
+    newest = known.line.newest
+
+    def anchor(place: float) -> str:
+        return "left" if place < newest / 10 else "right" if place > 0.9 * newest else "center"
+
     return [
         {
             "x": (move.first + move.last) / 2,
+            "xanchor": anchor((move.first + move.last) / 2),
             "y": 1,
             "yref": "paper",
             "yanchor": "top",
