@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +67,101 @@ def requested(net_log: Path) -> set[str]:
     return {
         str(p["url"]) for p in asked if "url" in p and p.get("initiator", "not an origin") != "not an origin"
     }
+
+
+class Walk:
+    """A page in a browser that is steered: keys are pressed, and scripts of the test look at what happened.
+
+    The browser speaks its DevTools protocol over two pipes. url: the page that is opened first.
+    """
+
+    def __init__(self, url: str, *, width: int = 1200, height: int = 900) -> None:
+        self._profile = tempfile.TemporaryDirectory(prefix="pgs-browser", ignore_cleanup_errors=True)
+        theirs, self._to = os.pipe()
+        self._from, also_theirs = os.pipe()
+        options = [o for o in OPTIONS if not o.startswith("--virtual-time")]
+        command = [str(BROWSER), *options, NOBODY, f"--user-data-dir={self._profile.name}"]
+        command += ["--remote-debugging-pipe", f"--window-size={width},{height}", "about:blank"]
+        # The protocol is spoken on descriptors 3 and 4.
+        shell = ["bash", "-c", f'exec "$@" 3<&{theirs} 4>&{also_theirs}', "bash", *command]
+        self._log = Path(self._profile.name) / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                shell, pass_fds=(theirs, also_theirs), stdout=subprocess.DEVNULL, stderr=log
+            )
+        os.close(theirs)
+        os.close(also_theirs)
+        self._asked, self._rest, self._session = 0, b"", ""
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.ask("Emulation.setDeviceMetricsOverride", **size)
+        self.open(url)
+
+    def __enter__(self) -> Walk:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._process.kill()
+        self._process.wait(60)
+        os.close(self._to)
+        os.close(self._from)
+        self._profile.cleanup()
+
+    def open(self, url: str) -> None:
+        """Goes to a page and waits until it is there."""
+        self.ask("Page.navigate", url=url)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def run(self, script: str) -> Any:
+        """Returns the value of an expression in the page."""
+        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def wait_for(self, script: str, seconds: float = 60) -> None:
+        """Waits until an expression is true."""
+        until = time.monotonic() + seconds
+        while not self.run(f"Boolean({script})"):
+            assert time.monotonic() < until, f"never true: {script}"
+            time.sleep(0.05)
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Presses a key and lets it go."""
+        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def tab_to(self, selector: str, most: int = 60) -> None:
+        """Presses Tab until the focus is on this element."""
+        for _ in range(most):
+            self.press("Tab", 9)
+            if self.run(f"document.activeElement.matches({json.dumps(selector)})"):
+                return
+        raise AssertionError(f"{most} times Tab do not lead to {selector}")
+
+    def console(self) -> list[str]:
+        """What the page has written to the console."""
+        return [line for line in self._log.read_text(errors="replace").splitlines() if "CONSOLE" in line]
+
+    def ask(self, method: str, **parameters: Any) -> Any:
+        """Asks the browser for something; returns its answer."""
+        self._asked += 1
+        message = {"id": self._asked, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + 120
+        while True:
+            said, mark, rest = self._rest.partition(b"\0")
+            if not mark:
+                assert select.select([self._from], [], [], max(0, until - time.monotonic()))[0], method
+                more = os.read(self._from, 1 << 20)
+                assert more, self._log.read_text(errors="replace")
+                self._rest += more
+                continue
+            self._rest = rest
+            answer = json.loads(said)
+            if answer.get("id") == self._asked:
+                assert "error" not in answer, answer
+                return answer["result"]

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,27 @@ def watch(place: Path, repo: Path) -> list[str]:
     return ["watch", "watch.toml", "--once"]
 
 
+def check_site(site: Path, repo: Path, alarm: dict[str, Any]) -> None:
+    """Checks that every page says of the change what the watch says."""
+    (step,) = (json.loads(path.read_text()) for path in (site / "watch/watch/steps").glob("*.json"))
+    (change,) = step["changes"]
+    assert change["first"] == change["last"] == hash_of(repo, "c2") and change["note"] == "it is meant"
+    commits = site / "watch/watch/commits"
+    moved = {
+        name: json.loads((commits / f"{hash_of(repo, name)}.json").read_text())["moved"]
+        for name in ["c1", "c2", "c3"]
+    }
+    assert moved["c1"] == moved["c3"] == {}
+    size = alarm["series"]["pgbench select-only-prepared-c1"]
+    for said in (change, moved["c2"]["pgbench select-only-prepared-c1"]):
+        assert {key: said[key] for key in size} == size
+    assert "acknowledged: it is meant" in (site / "index.html").read_text()
+    assert "change 2" in (commits / f"{hash_of(repo, 'c2')}.html").read_text()
+    (compared,) = json.loads((site / "watch/watch/compare.json").read_text())["steps"]
+    assert compared["levels"] == [0, 0, 1, 1] and compared["differences"]["0-1"]["mark"] == "bad"
+    assert (site / "feed.xml").read_text().count("<entry>") == 1
+
+
 def hash_of(repo: Path, name: str) -> str:
     return git(repo, "rev-parse", name)
 
@@ -94,9 +116,10 @@ def test_a_slow_commit_is_dated_and_acknowledged_and_nothing_is_measured_twice(
     (place / "watch.toml").write_text(
         f'{WATCH}\n[[acknowledged]]\ncommit = "{hash_of(repo, "c2")[:10]}"\nnote = "it is meant"\n'
     )
-    again = pgstrata(*watch)
+    again = pgstrata(*watch, "--site", "public")
     assert again.returncode == 0, again.stderr
     assert "0 open alarms, 1 acknowledged" in again.stdout
+    check_site(place / "public", repo, alarm)
     assert not living_in(place)
 
 

@@ -39,6 +39,7 @@ class Cell:
     shade: 0…1, strength of a neutral background where the size of numbers is to be seen at once.
     small: a second, quieter text behind the first (a range, an interval).
     span: an interval that is drawn before the text.
+    href: address of the page that the cell leads to, relative to its own.
     """
 
     value: float | int | str | bool | None
@@ -48,6 +49,7 @@ class Cell:
     shade: float | None = None
     small: str = ""
     span: Span | None = None
+    href: str = ""
 
     @property
     def sign(self) -> str:
@@ -55,9 +57,9 @@ class Cell:
         return SIGNS.get(self.mark, "")
 
 
-def words(text: str, note: str = "", mark: Mark = "") -> Cell:
+def words(text: str, note: str = "", mark: Mark = "", href: str = "") -> Cell:
     """A cell of plain text."""
-    return Cell(text, text, mark, note)
+    return Cell(text, text, mark, note, href=href)
 
 
 def missing(note: str = "not measured") -> Cell:
@@ -75,6 +77,8 @@ class Column:
     align: Align = "right"
     hint: str = ""
     rule: bool = False  # a line before this column
+    href: str = ""
+    """Address of the page that the title leads to."""
 
 
 @dataclass(frozen=True)

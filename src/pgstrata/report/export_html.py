@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pgstrata.page.blocks import SIGNS, Block, Chart, Section, Table
@@ -83,41 +83,55 @@ def _styled(table: Table) -> list[_Style]:
 
 
 @cache
-def _asset(name: str) -> Markup:
-    return Markup((files("pgstrata.report") / "templates" / name).read_text(encoding="utf-8"))
+def asset(name: str, package: str = "pgstrata.report") -> Markup:
+    """Returns a file that the pages of a package are made with: `style.css`, `page.js`."""
+    return Markup((files(package) / "templates" / name).read_text(encoding="utf-8"))
 
 
-def policy(script: str) -> str:
-    """A content security policy that lets the page run its own two scripts and reach nothing else.
+def policy(*scripts: str) -> str:
+    """A content security policy that lets the page run the scripts beside it and these, which are in it, and
+    reach nothing else.
 
     `file:` is there because browsers do not count a page opened from disk as its own origin.
     """
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(["'self' file:", *(f"'sha256-{digest}'" for digest in hashes)])
     return (
-        f"default-src 'none'; script-src 'self' file: 'sha256-{digest}'; "
-        "style-src 'unsafe-inline'; img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src 'self' file: 'unsafe-inline'; "
+        "img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
-def write_html(page: Page) -> str:
-    """The page. All text in it is escaped by the template engine, JSON by `embedded`."""
-    environment = Environment(
-        loader=PackageLoader("pgstrata.report", "templates"),
+def environment(package: str = "", *, colors: Mapping[str, str] | None = None) -> Environment:
+    """Returns the template engine with what the templates of blocks need.
+
+    package: has templates of its own, which may extend those of reports. colors: of variants by label.
+    """
+    loaders = [PackageLoader(name, "templates") for name in ("pgstrata.report", package) if name]
+    made = Environment(
+        loader=ChoiceLoader(loaders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
+    made.globals.update(
         kind_of=_kind,
         styled=_styled,
         figure=_figure,
         palette=color,
         signs=SIGNS,
         spoken=SPOKEN,
-        colors={variant.label: variant.color for variant in page.variants},
+        colors=colors or {},
+        has_csv=not package,
     )
-    script = _asset("page.js")
-    return environment.get_template("page.html.j2").render(
-        **vars(page), style=_asset("style.css"), script=script, policy=policy(str(script))
+    return made
+
+
+def write_html(page: Page) -> str:
+    """The page. All text in it is escaped by the template engine, JSON by `embedded`."""
+    script = asset("page.js")
+    made = environment(colors={variant.label: variant.color for variant in page.variants})
+    return made.get_template("page.html.j2").render(
+        **vars(page), style=asset("style.css"), script=script, policy=policy(str(script))
     )

@@ -113,7 +113,7 @@ def write_page(
         variants=variants,
         csv_names=sorted(sheets),
         run_count=run_count,
-        version=_version(),
+        version=release(),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
     try:
@@ -123,7 +123,7 @@ def write_page(
         for name, text in sheets.items():
             _write(out / "tables" / name, text)
         _write(out / "report.md", write_markdown(title, lede, list(made)))
-        _copy_plotly(out / "plotly.min.js")
+        copy_plotly(out / "plotly.min.js")
         _write(out / "index.html", write_html(page))
     except OSError as cause:
         raise _unwritable(out, cause) from cause
@@ -142,14 +142,16 @@ def _write(path: Path, text: str) -> None:
     disk.replace(path, text.encode("utf-8", "replace"), durable=False)
 
 
-def _copy_plotly(path: Path) -> None:
-    """The script of the charts, as the plotly package carries it (MIT licence, named in its head)."""
+def copy_plotly(path: Path) -> None:
+    """Copies the script of the charts, as the plotly package carries it (MIT licence, named in its head).
+    Raises OSError."""
     with as_file(files("plotly") / "package_data" / "plotly.min.js") as source:
         if not path.exists() or path.stat().st_size != source.stat().st_size:
             write_private(path, source.read_bytes())
 
 
-def _version() -> str:
+def release() -> str:
+    """Returns the version of pgstrata that is installed."""
     try:
         return installed_version("pgstrata")
     except PackageNotFoundError:

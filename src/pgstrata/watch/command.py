@@ -38,6 +38,10 @@ def watch(
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of the history (default: watch/NAME)."),
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option("--site", metavar="OUT", help="Write the site, too, as `pgstrata site OUT` does."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is due; build and measure nothing.")
     ] = False,
@@ -73,18 +77,19 @@ def watch(
     seconds = 3600 * hours if hours is not None else float("inf")
     said: list[str] = []
     while True:
-        known = _pass(asked, seconds)
+        known = _pass(asked, seconds, site)
         said = _print(known, format, said)
         if once:
             raise typer.Exit(_exit_code(known))
         _wait(pause)
 
 
-def _pass(asked: Watch, seconds: float) -> Known:
+def _pass(asked: Watch, seconds: float, site: Path | None) -> Known:
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.watch.page import write_watch
     from pgstrata.watch.passing import pass_once
+    from pgstrata.watch.site.write import write_site
 
     console = progress_console()
     try:
@@ -93,6 +98,8 @@ def _pass(asked: Watch, seconds: float) -> Known:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     page = write_watch(known)
+    if site is not None:
+        page = write_site(site, [known]).page
     if known.measured:
         print(f"page: {page.resolve()}", file=sys.stderr)
     return known

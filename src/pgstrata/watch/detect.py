@@ -70,6 +70,12 @@ def find_changes(points: Sequence[Point], smallest: float, limit: float) -> list
     return _changes(_widened(ordered), smallest, limit)
 
 
+def is_proven(log_ratio: float, error: float, smallest: float) -> bool:
+    """True if a difference of two levels is beyond its error, and not below half of the smallest that is
+    looked for."""
+    return abs(log_ratio) >= smallest / 2 and abs(log_ratio) > 2 * error
+
+
 def _widened(points: Sequence[Point]) -> list[Point]:
     """The same with errors that explain how much neighbours differ, where theirs are too small (Birge 1932,
     with the median instead of the mean, which a few changes do not move)."""
@@ -110,7 +116,7 @@ def _changes(points: Sequence[Point], smallest: float, limit: float) -> list[Cha
     near_left = [p for p in parts[0] if not before or p.position >= before[-1].after]
     near_right = [p for p in parts[1] if not after or p.position <= after[0].before]
     step, error = _step(near_left, near_right)
-    if abs(step) >= smallest / 2 and abs(step) > 2 * error:
+    if is_proven(step, error, smallest):
         first, last = _credible(np.exp(evidence - total), best)
         # no further than the neighbouring changes
         first = max(first, _index(points, before[-1].after) if before else 0)
@@ -153,4 +159,4 @@ def _index(points: Sequence[Point], position: int) -> int:
     return next(i for i, point in enumerate(points) if point.position == position)
 
 
-__all__ = ["Change", "Point", "find_changes"]
+__all__ = ["Change", "Point", "find_changes", "is_proven"]

@@ -88,6 +88,8 @@ class Alarm(msgspec.Struct, forbid_unknown_fields=True):
     commits: list[str] = []
     subject: str = ""
     answer: str = ""
+    ended: str = ""
+    """When its search ended, as `at`: when it was raised (ISO 8601)."""
 
     @property
     def is_worse(self) -> bool:

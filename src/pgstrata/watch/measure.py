@@ -155,7 +155,7 @@ class Measuring:
             version=VERSION,
             commit=stop.id,
             epoch=self.epoch,
-            at=_now(),
+            at=utc_now(),
             seconds=round(time.monotonic() - begun, 1),
             other_load=round(others.share(), 3),
             tries=tries + 1,
@@ -170,7 +170,7 @@ class Measuring:
             version=VERSION,
             commit=stop.id,
             epoch=self.epoch,
-            at=_now(),
+            at=utc_now(),
             seconds=round(time.monotonic() - begun, 1),
             skipped=why[:2000],
         )
@@ -234,8 +234,9 @@ def _value(series: Series, result: MeasuredRatio) -> Value:
     )
 
 
-def _now() -> str:
+def utc_now() -> str:
+    """Returns the time as ISO 8601, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-__all__ = ["Measuring", "Series"]
+__all__ = ["Measuring", "Series", "utc_now"]

@@ -27,7 +27,7 @@ from pgstrata.watch.detect import Change, Point, find_changes
 from pgstrata.watch.file import Watch
 from pgstrata.watch.history import Alarm, Alarms, CommitValues, History, Moved
 from pgstrata.watch.idle import idle_commits
-from pgstrata.watch.measure import Measuring, Series
+from pgstrata.watch.measure import Measuring, Series, utc_now
 from pgstrata.watch.order import next_position
 
 
@@ -297,6 +297,7 @@ def _note_result(alarm: Alarm, found: SearchResult) -> None:
         alarm.commits = [stop.id for stop in stops[group.first : group.last + 1]]
         alarm.subject = stops[group.last].subject
         # one fact, one number: that of the search, which has measured it against the commit before
+        alarm.ended = utc_now()
         if outcome := group.against_parent or conclusion.effect:
             alarm.moved[alarm.leading] = Moved(outcome.log_ratio, outcome.error)
 
@@ -307,7 +308,7 @@ def _raise_alarms(known: Known) -> None:
     for name, changes in changes_of(known).items():
         for change in changes:
             moved = Moved(change.log_ratio, change.error)
-            there = next((a for a in known.alarms.alarms if _is_about(a, change, places)), None)
+            there = next((a for a in known.alarms.alarms if is_about(a, change, places)), None)
             good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
             if there is not None:
                 if name != there.leading or there.state != "found":
@@ -319,7 +320,7 @@ def _raise_alarms(known: Known) -> None:
             known.alarms.alarms.append(Alarm(good, bad, name, {name: moved}, at))
 
 
-def _is_about(alarm: Alarm, change: Change, places: Mapping[str, int]) -> bool:
+def is_about(alarm: Alarm, change: Change, places: Mapping[str, int]) -> bool:
     """True if the commits of an alarm and of a change overlap."""
     if not {alarm.good, alarm.bad} <= places.keys():
         return False
@@ -352,6 +353,7 @@ __all__ = [
     "Line",
     "changes_of",
     "commits_left",
+    "is_about",
     "line_of",
     "next_stop",
     "pass_once",

@@ -10,6 +10,7 @@ from pgstrata.search.bisect.procedure import By
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import changed, interval
 from pgstrata.watch.history import Alarm, Moved
+from pgstrata.watch.measure import Series
 from pgstrata.watch.passing import Known, commits_left
 
 Json = dict[str, Any]
@@ -61,7 +62,7 @@ def lines(known: Known) -> list[str]:
 
 
 def summary(known: Known) -> str:
-    """How many commits are measured, and how many alarms there are."""
+    """How many commits are measured, and how many alarms are open."""
     noted = sum(1 for alarm in known.shown_alarms if known.note_of(alarm))
     skipped = len(known.positions(skipped=True))
     left = commits_left(known)
@@ -120,42 +121,68 @@ def record(known: Known) -> Json:
         "stopped": known.stopped or None,
         "alarms": [
             {
-                "title": title(known, alarm),
-                "state": alarm.state,
-                "good": alarm.good,
-                "bad": alarm.bad,
-                "commits": alarm.commits,
-                "subject": alarm.subject,
-                "answer": alarm.answer,
-                "note": known.note_of(alarm) or None,
-                "series": {
-                    name: _span(Outcome(moved.log_ratio, moved.error), known.series[name].by)
-                    for name, moved in alarm.moved.items()
-                    if name in known.series
-                },
+                **alarm_record(known, alarm),
                 "page": str(known.watch.folder / "alarms" / alarm.name / "index.html"),
             }
-            for alarm in known.shown_alarms
-            if alarm.leading in known.series
+            for alarm in listed_alarms(known)
         ],
-        "series": {
-            name: [
-                {
-                    "commit": known.line.stops[point.position].id,
-                    "position": point.position,
-                    **_span(Outcome(point.log_ratio, point.error), series.by),
-                }
-                for point in known.points(series)
-            ]
-            for name, series in known.series.items()
-        },
+        "series": {name: values_record(known, series) for name, series in known.series.items()},
         "skipped": {c: v.skipped for c, v in known.values.items() if v.skipped},
     }
 
 
-def _span(outcome: Outcome, by: By) -> Json:
+def listed_alarms(known: Known) -> list[Alarm]:
+    """Changes of series that are still watched, the newest first."""
+    return [alarm for alarm in known.shown_alarms if alarm.leading in known.series]
+
+
+def alarm_record(known: Known, alarm: Alarm) -> Json:
+    """A change as JSON can hold it."""
+    return {
+        "title": title(known, alarm),
+        "state": alarm.state,
+        "good": alarm.good,
+        "bad": alarm.bad,
+        "commits": alarm.commits,
+        "subject": alarm.subject,
+        "answer": alarm.answer,
+        "note": known.note_of(alarm) or None,
+        "series": {
+            name: span(Outcome(moved.log_ratio, moved.error), known.series[name].by)
+            for name, moved in alarm.moved.items()
+            if name in known.series
+        },
+    }
+
+
+def values_record(known: Known, series: Series) -> list[Json]:
+    """The values of a series as JSON can hold them."""
+    return [
+        {
+            "commit": known.line.stops[point.position].id,
+            "position": point.position,
+            **span(Outcome(point.log_ratio, point.error), series.by),
+        }
+        for point in known.points(series)
+    ]
+
+
+def span(outcome: Outcome, by: By) -> Json:
+    """A ratio with its 95 % interval."""
     change, low, high = interval(outcome, by)
     return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
 
 
-__all__ = ["lines", "mail", "others", "record", "size", "summary", "title"]
+__all__ = [
+    "alarm_record",
+    "lines",
+    "listed_alarms",
+    "mail",
+    "others",
+    "record",
+    "size",
+    "span",
+    "summary",
+    "title",
+    "values_record",
+]

@@ -137,3 +137,13 @@ def test_a_series_of_releases_or_configs_is_a_line_too() -> None:
 def test_a_series_that_is_none_is_refused(specs: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         releases(specs, usual)
+
+
+def test_a_clock_that_jumped_back_and_separators_in_subjects_do_not_part_a_line(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2001-01-01T00:00:00+0000")
+    for number in range(20):
+        commit(repo, f"late\u2028 {number}\x85")
+    line = commits(repo, "c5", "main", usual)
+    assert line.n == 20 and line.stops[-1].subject.startswith("late\u2028 19")

@@ -76,7 +76,7 @@ def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
         raise _no_way(repo, good, bad, first, last)
     format_ = "--format=%H%x00%an%x00%aI%x00%s"
     said = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
-    lines = said.decode(errors="replace").splitlines()
+    lines = said.decode(errors="replace").rstrip("\n").split("\n")  # of git, not those of Unicode
     oldest = lines[0].split("\0")[0]
     if not _first_parent(repo, oldest) == first:
         raise _not_a_line(repo, good, bad, first, oldest)
@@ -109,8 +109,12 @@ def _first_parent(repo: Path, commit: str) -> str | None:
 
 
 def _ancestor(repo: Path, older: str, newer: str) -> bool:
-    found = run_git(repo, "rev-list", "--max-count=1", older, f"^{newer}", "--")
-    return not found.strip()
+    """True if a commit is among the ancestors of another, whatever their dates say: `rev-list` gives up where
+    a clock has jumped."""
+    try:
+        return run_git(repo, "merge-base", older, newer).decode().strip() == older
+    except ServerError:
+        return False  # no commit in common
 
 
 def is_shallow(repo: Path) -> bool:

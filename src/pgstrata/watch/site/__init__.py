@@ -1,0 +1,1 @@
+"""The site of watches and results: static pages, a feed of alarms, JSON beside each page."""
