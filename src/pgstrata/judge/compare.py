@@ -471,7 +471,7 @@ def _seconds(measured: MeasuredStep) -> list[float]:
         return []
     counts = "rows" if counts_rows(record.rate_unit) else "operations"
     table = measured.run.table("series", ["step", "role", "second", "seconds", "operations", "rows"])
-    rows = [row for row in table.iter_rows(named=True) if row["step"] == record.name]
+    rows = list(table.where(step=record.name))
     return [rate for _, rate in per_second(rows, record.role, counts)]
 
 
