@@ -33,8 +33,8 @@ from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
-from pgstrata.stats.criterion import MARGIN, USUAL, Criterion
-from pgstrata.stats.estimate import LEAST_BLOCKS, Estimate, estimate
+from pgstrata.stats.criterion import LEAST_BLOCKS, MARGIN, USUAL, Criterion
+from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
 from pgstrata.files import disk
 from pgstrata.files.ownership import own_folder, write_private
+from pgstrata.files.shipped import chart_script
 from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
@@ -123,7 +123,7 @@ def write_page(
         for name, text in sheets.items():
             _write(out / "tables" / name, text)
         _write(out / "report.md", write_markdown(title, lede, list(made)))
-        _copy_plotly(out / "plotly.min.js")
+        _copy_script(out / "plotly.min.js")
         _write(out / "index.html", write_html(page))
     except OSError as cause:
         raise _unwritable(out, cause) from cause
@@ -142,11 +142,10 @@ def _write(path: Path, text: str) -> None:
     disk.replace(path, text.encode("utf-8", "replace"), durable=False)
 
 
-def _copy_plotly(path: Path) -> None:
-    """The script of the charts, as the plotly package carries it (MIT licence, named in its head)."""
-    with as_file(files("plotly") / "package_data" / "plotly.min.js") as source:
-        if not path.exists() or path.stat().st_size != source.stat().st_size:
-            write_private(path, source.read_bytes())
+def _copy_script(path: Path) -> None:
+    source = chart_script()
+    if not path.exists() or path.stat().st_size != source.stat().st_size:
+        write_private(path, source.read_bytes())
 
 
 def _version() -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import StoreError
 from pgstrata.files.bounded import BoundError
+from pgstrata.files.user_files import shown
 from pgstrata.sql_text import literal
 from pgstrata.store import parquet_bounds
 from pgstrata.store.interruptible import interruptible
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import duckdb
 
 # DuckDB is imported where it is used: commands that only list runs start in half the time.
+
+MOST_REASON = 300
+"""Characters of what DuckDB says about a damaged file: it may quote what is in it."""
 
 MOST_THREADS = 4
 """That read the files of many runs."""
@@ -84,8 +88,9 @@ def read(path: Path, table: str, columns: Sequence[str] | None = None) -> Rows:
             sql = select(table, [f"/proc/self/fd/{file.fileno()}"], columns)
             values = interruptible(connection, lambda: connection.execute(sql).fetchall())
     except (OSError, BoundError, duckdb.Error) as cause:
-        reason = str(cause).replace("\n", " ")
-        raise StoreError(f"{path} cannot be read: {reason}", "remove the damaged run's folder") from cause
+        raise StoreError(
+            f"{path} cannot be read: {shown(cause, MOST_REASON)}", "remove the damaged run's folder"
+        ) from cause
     return Rows(tuple(columns or (name for name, _ in sql_columns(table))), values)
 
 
@@ -121,7 +126,7 @@ def grouped(
         for file in files:
             read(file, table)
         raise StoreError(
-            f"the tables {table} of {len(files)} runs cannot be read together: {cause}"
+            f"the tables {table} of {len(files)} runs cannot be read together: {shown(cause, MOST_REASON)}"
         ) from cause
 
 
