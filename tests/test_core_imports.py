@@ -94,9 +94,9 @@ def test_every_import_is_of_the_core_or_of_an_extra() -> None:
 def test_the_requirements_are_those_that_are_imported() -> None:
     assert names(PROJECT["dependencies"]) == set(CORE.values())
     extras = PROJECT["optional-dependencies"]
-    assert set(EXTRAS.values()) <= extras.keys() - {"dev"}
+    assert set(EXTRAS.values()) <= extras.keys() - {"dev", "dist"}
     (everything,) = [one for one in extras["dev"] if one.startswith("pgstrata[")]
-    assert set(everything[9:-1].split(",")) == extras.keys() - {"dev"}
+    assert set(everything[9:-1].split(",")) == extras.keys() - {"dev", "dist"}
 
 
 def blocked(*arguments: str) -> subprocess.CompletedProcess[str]:
