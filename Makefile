@@ -23,7 +23,7 @@ ATTACKS ?= 2
 STATE ?=
 HOURS ?= 10
 
-.PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference setup clean
+.PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference dist setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 at three steps (100 seconds, once it is set up)"
@@ -33,6 +33,7 @@ help:
 	@echo "make check   formatters and linters"
 	@echo "make schemas write docs/driver-*.schema.json anew, and from them Python's types and their reference"
 	@echo "make reference  write docs/reference/*.md anew from the program"
+	@echo "make dist    wheels for x86-64 and aarch64, source archive, list of parts and check sums (RELEASING.md)"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
 	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
 
@@ -100,6 +101,12 @@ reference: setup
 	$(BIN)/python -m pgstrata.driver.reference >docs/reference/driver.md.new
 	for page in cli campaign results driver; do mv docs/reference/$$page.md.new docs/reference/$$page.md; done
 
+# Of the commit that is checked out; another linker and other targets than 'make setup' has.
+dist: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	@for target in x86_64 aarch64; do rustup target add $$target-unknown-linux-gnu; done
+	$(BIN)/python packaging/make_dist.py
+
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: $(SOURCES) | $(BIN)/python
@@ -117,4 +124,4 @@ $(BIN)/python:
 	  else echo "error: $(PYTHON) has no venv module: apt-get install python3-venv"; exit 1; fi; }
 
 clean:
-	rm -rf $(VENV) target
+	rm -rf $(VENV) target dist

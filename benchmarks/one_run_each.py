@@ -103,7 +103,7 @@ def seconds_alone(base: Run, same: Run) -> str:
     """The word from an interval that knows the seconds only."""
     series = []
     for run in (base, same):
-        rows = [row for row in run.table("series").iter_rows(named=True) if row["step"] == STEP]
+        rows = list(run.table("series").where(step=STEP))
         record = next(s for s in run.steps if s.name == STEP)
         series.append([rate for _, rate in per_second(rows, record.role)])
     e = estimate_series(*series)

@@ -30,12 +30,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import polars as pl
-
 from pgstrata.files import digests
 from pgstrata.store import RunKey, sums
 from pgstrata.store.catalogue import NAME
-from pgstrata.store.tables import parquet
+from pgstrata.store.parquet import to_bytes
+from pgstrata.store.read import Run, read_run
+from pgstrata.store.tables import of_run
 from support.runs import make_run
 
 COMMANDS = {
@@ -167,7 +167,9 @@ def fill_campaign(root: Path, runs: int) -> None:
             key = RunKey("many", label, "insert", 1)
             model = make_run(Path(temporary), key, seconds=10, seed=place, speed=1 + 0.03 * place)
             record = json.loads((model / "run.json").read_text()) | {"variant_order": place}
-            tables = {path.name: pl.read_parquet(path) for path in model.glob("*.parquet")}
+            run = read_run(model)
+            assert isinstance(run, Run)
+            tables = {path.stem: run.table(path.stem).values for path in model.glob("*.parquet")}
             files = [path.relative_to(model) for path in model.rglob("*") if path.is_file()]
             shared = [file for file in files if file.suffix != ".parquet" and file.name != sums.NAME]
             known = {str(file): digests.of_file(model / file) for file in shared if file.name != "run.json"}
@@ -176,7 +178,8 @@ def fill_campaign(root: Path, runs: int) -> None:
                 folder = root / "many" / label / "insert" / f"{repeat}-{run_id}"
                 link(model, shared, folder)
                 own = {
-                    name: parquet(rows.with_columns(run_id=pl.lit(run_id))) for name, rows in tables.items()
+                    f"{name}.parquet": to_bytes(name, of_run(name, run_id, rows))
+                    for name, rows in tables.items()
                 }
                 digests = known | {name: digests.of(data) for name, data in own.items()}
                 faster = shaken.gauss(1, 0.02)

@@ -28,7 +28,7 @@ from support.needs import mark_by_fixtures, missing_mark, needs
 from support.program import Program, environment, living_in
 from support.sources import debian_archive
 
-# Tests run beside each other: what numpy and polars would do in threads of their own waits for CPUs.
+# Tests run beside each other: what numpy would do in threads of their own waits for CPUs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Programs that tests start import the same code as the tests, whatever folder they are started in.
 os.environ["PYTHONPATH"] = str(Path(package.__file__).parents[1])

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import FIRST
 from pgstrata.stats.verdict import compare
 
 Array = NDArray[np.float64]
@@ -112,7 +113,7 @@ def fixed(n: int, slower: float, machine: Machine, rng: np.random.Generator) -> 
 def until_verdict(n: int, slower: float, machine: Machine, rng: np.random.Generator) -> tuple[str, float]:
     """Interleaved slices, a look after every pair, stopped when the verdict is clear."""
     base, other = interleaved(n, slower, machine, rng)
-    for k in range(sequential.FIRST, len(base) + 1):
+    for k in range(FIRST, len(base) + 1):
         verdict = sequential.look(base[:k], other[:k])
         if verdict.decided:
             return verdict.word, k * 2 * SLICE
@@ -134,7 +135,7 @@ def ever_wrong(
 ) -> bool:
     """Did the interval of base against base leave out 1 at any look?"""
     base, other = interleaved(n, 0.0, machine, rng)
-    for k in range(sequential.FIRST, len(base) + 1):
+    for k in range(FIRST, len(base) + 1):
         low, high = interval(base[:k], other[:k])
         if low > 1.0 or high < 1.0:
             return True

@@ -107,10 +107,10 @@ def test_what_cannot_be_compared_is_told_and_the_others_go_on(
 
 def _rows(place: Path) -> list[dict[str, object]]:
     runs = Results(place / "results").runs()
-    digests = [{row["query"]: row["digest"] for row in run.table("queries").to_dicts()} for run in runs]
+    digests = [{row["query"]: row["digest"] for row in run.table("queries")} for run in runs]
     for name in ("unordered", "digits"):
         assert digests[0][name] == digests[1][name]
-    return runs[0].table("queries").to_dicts()
+    return list(runs[0].table("queries"))
 
 
 def test_a_query_with_parameters_asks_for_values(place: Path, pgstrata: Program, pg17: Server) -> None:

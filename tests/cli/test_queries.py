@@ -87,7 +87,7 @@ def test_a_server_killed_during_a_query_keeps_the_queries_before(
     (run,) = Results(place / "results").runs()
     assert run.record.status == "failed"
     assert [s.name for s in run.steps] == ["copy", "indexes", "analyze", "power"]
-    rows = run.table("queries").to_dicts()
+    rows = list(run.table("queries"))
     assert rows[0]["query"] == "q03" and rows[0]["error"] is None
     assert run.steps[-1].seconds > rows[0]["seconds"]  # cut short, but at work until then
     assert not living_in(place / "data")

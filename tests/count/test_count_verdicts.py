@@ -29,6 +29,7 @@ from pgstrata.store.choose import Side
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import CountedRole, CountedStep, CountRecord
+from pgstrata.store.rows import Rows
 from support.runs import make_run
 
 
@@ -85,16 +86,14 @@ def test_differences_of_functions_add_up_and_new_and_gone_ones_are_named() -> No
 
 
 def test_functions_of_other_steps_and_roles_do_not_count() -> None:
-    import polars as pl
-
     rows = [
         ("a", "query", "f", 1.0),
         ("a", "insert", "f", 2.0),
         ("b", "query", "f", 4.0),
         ("a", "query", "g", 8.0),
     ]
-    table = pl.DataFrame(rows, schema=["step", "role", "function", "instructions"], orient="row")
-    assert by_line(table.with_columns(object=pl.lit("postgres")), "a", "query") == {"f": 1.0, "g": 8.0}
+    table = Rows(("step", "role", "function", "instructions", "object"), [(*row, "postgres") for row in rows])
+    assert by_line(table, "a", "query") == {"f": 1.0, "g": 8.0}
 
 
 def test_the_sentence_names_what_moved_the_same_way() -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from pgstrata.numbers import milliseconds
@@ -44,14 +43,10 @@ def campaign(place: Path, *variants: str, options: str = OPTIONS, keys: str = ""
 def reads_per_operation(run: Run) -> float:
     """Pages that a transaction of the last step has read from outside the buffers."""
     step = run.steps[-1]
-    table = run.table("pgstat").filter(
-        (pl.col("step") == step.name)
-        & (pl.col("view") == "pg_stat_database")
-        & (pl.col("counter") == "blks_read")
-        & (pl.col("object") == "pgstrata")
+    counters = run.table("pgstat").where(
+        step=step.name, view="pg_stat_database", counter="blks_read", object="pgstrata"
     )
-    read = table.select((pl.col("after") - pl.col("before")).sum()).item()
-    return float(read) / step.operations
+    return float(sum(row["after"] - row["before"] for row in counters)) / step.operations
 
 
 def length_of_sleep(seconds: float) -> float:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pgstrata.stats import sequential, verdict
-from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.estimate import LEAST_BLOCKS, LEAST_ROUNDS, estimate
+from pgstrata.stats.criterion import LEAST_BLOCKS, Criterion
+from pgstrata.stats.estimate import LEAST_ROUNDS, estimate
 
 Rates = NDArray[np.float64]
 

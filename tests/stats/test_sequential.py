@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from pgstrata.stats import sequential, verdict
+from pgstrata.stats.criterion import FIRST
 from pgstrata.stats.estimate import Array, Estimate
-from pgstrata.stats.sequential import FIRST, interval, interval_within, log_e_value, look, p_value_within
+from pgstrata.stats.sequential import interval, interval_within, log_e_value, look, p_value_within
 from support.simulation import simulate
 
 estimates = st.builds(

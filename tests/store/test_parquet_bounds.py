@@ -5,20 +5,18 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import duckdb
-import polars as pl
 import pytest
 
 from pgstrata.errors import StoreError
 from pgstrata.files.bounded import BoundError
 from pgstrata.store import Results, parquet_bounds, tables
+from pgstrata.store.parquet import to_bytes
 from pgstrata.store.parquet_bounds import check
+from support.parquet_files import write_parquet
 from support.runs import make_campaign
 
-
-def written(path: Path, table: pl.DataFrame) -> Path:
-    table.write_parquet(path, compression="zstd")
-    return path
+MANY = "SELECT 1.5::DOUBLE AS second FROM range(21_000_000)"
+"""A value that takes little room however often it is there."""
 
 
 def test_every_table_of_results_is_within_the_bounds(tmp_path: Path) -> None:
@@ -26,29 +24,26 @@ def test_every_table_of_results_is_within_the_bounds(tmp_path: Path) -> None:
     for file in (tmp_path / "results").rglob("*.parquet"):
         check(file)
     for name in tables.TABLES:
-        (tmp_path / "empty").write_bytes(tables.parquet(tables.empty(name)))
+        (tmp_path / "empty").write_bytes(to_bytes(name, []))
         check(tmp_path / "empty")
 
 
 @pytest.mark.long
 def test_a_text_that_unpacks_to_more_is_refused(tmp_path: Path) -> None:
-    file = written(tmp_path / "a", pl.DataFrame({"a": ["x" * (500 << 20)]}))
+    file = write_parquet(tmp_path / "a", "SELECT repeat('x', 500 << 20) AS a")
     assert file.stat().st_size < 1 << 20
     with pytest.raises(BoundError, match="unpacked it has more than 400 MiB"):
         check(file)
 
 
 def test_a_value_that_is_repeated_too_often_is_refused(tmp_path: Path) -> None:
-    file = written(tmp_path / "a", pl.select(a=pl.repeat(1.5, 21_000_000)))
+    file = write_parquet(tmp_path / "a", MANY)
     with pytest.raises(BoundError, match="more than 20,000,000 values"):
         check(file)
 
 
 def test_types_and_encodings_that_grow_are_refused(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT uuid() AS a FROM range(1000)) TO '{tmp_path}/uuid' (FORMAT parquet)"
-        )
+    write_parquet(tmp_path / "uuid", "SELECT uuid() AS a FROM range(1000)")
     with pytest.raises(BoundError, match="of a type that no table of results has"):
         check(tmp_path / "uuid")
 
@@ -56,13 +51,13 @@ def test_types_and_encodings_that_grow_are_refused(tmp_path: Path) -> None:
 def test_many_pages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_bounds, "MOST_PAGES", 1)
     with pytest.raises(BoundError, match="more than 1 pages"):
-        check(written(tmp_path / "a", pl.DataFrame({"a": [1], "b": [2]})))
+        check(write_parquet(tmp_path / "a", "SELECT 1 AS a, 2 AS b"))
 
 
 def test_the_file_is_named_where_a_table_is_read(tmp_path: Path) -> None:
     make_campaign(tmp_path / "results", seconds=2)
     run = next(iter(Results(tmp_path / "results").runs()))
-    written(run.folder / "series.parquet", pl.select(second=pl.repeat(1.5, 21_000_000)))
+    write_parquet(run.folder / "series.parquet", MANY)
     with pytest.raises(StoreError, match=r"series\.parquet cannot be read: it has more than"):
         run.table("series")
 

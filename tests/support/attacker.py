@@ -41,7 +41,7 @@ PROGRAMS = (
 )
 LIBRARIES = (
     "psycopg.py",
-    "polars.py",
+    "duckdb.py",
     "liburing.so",
     "postgresql.conf",
     "pg_service.conf",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from msgspec import structs
 
 from pgstrata.files import digests
@@ -169,13 +168,17 @@ def clone_run(
     tables = {name: source.table(name) for name in TABLES if name not in aside}
     for step in source.steps:
         rows: dict[str, Any] = {
-            name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()
+            name: [_without(row, "run_id", "step") for row in table.where(step=step.name)]
             for name, table in tables.items()
         }
         changed = change(structs.replace(step, rate=(step.rate or 0.0) * factor))
         run.step(changed, histograms=histograms[step.name], **rows)
     run.settings(source.settings())
     return run.finish(structs.replace(circumstances_of(source), **circumstances_changed))
+
+
+def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def circumstances_of(run: Run) -> Circumstances:

@@ -42,6 +42,7 @@ _CORE = (
     Command("config", "pgstrata.cli.config:app", "Config files, and what a version makes of them."),
     Command("doctor", "pgstrata.cli.doctor:doctor", "Is this machine fit to measure?"),
     Command("workloads", "pgstrata.cli.workloads:workloads", "List workloads and their options."),
+    Command("completion", "pgstrata.cli.completion:completion", "Completions for bash, zsh and fish."),
     Command("steps", "pgstrata.cli.steps:steps", "List the steps of a workload."),
 )
 

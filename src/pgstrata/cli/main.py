@@ -25,6 +25,9 @@ EPILOG = (
     "3 a check is unclear, 130 ended by Ctrl-C. PGSTRATA_TRACE=1 shows where an error came from."
 )
 
+COMPLETE = "_PGSTRATA_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
 app = typer.Typer(
     name="pgstrata",
     cls=Program,
@@ -104,4 +107,8 @@ def main() -> None:
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()
     take_ctrl_c()
+    if COMPLETE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     exit_process(invoke())

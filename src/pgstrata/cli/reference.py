@@ -42,7 +42,7 @@ A command repeats such an option below only where it means something else there.
 
 def page() -> str:
     """Returns the page as Markdown."""
-    commands = dict(_commands(typer.main.get_command(app), ()))
+    commands = dict(commands_of(typer.main.get_command(app), ()))
     shared = _shared(commands)
     parts = [HEAD, "## Options of several commands\n", SHARED, "", *_shared_table(shared, len(commands)), ""]
     for name, command in commands.items():
@@ -50,13 +50,14 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _commands(command: Any, name: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def commands_of(command: Any, name: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yields the commands of a program, or below a command, with their full names."""
     below = getattr(command, "commands", None)
     if below is None:
         yield " ".join(name), command
         return
     for part, command_below in below.items():
-        yield from _commands(command_below, (*name, part))
+        yield from commands_of(command_below, (*name, part))
 
 
 def _sentence(command: Any) -> str:
@@ -64,7 +65,8 @@ def _sentence(command: Any) -> str:
     return " ".join((command.help or "").split("\n\n")[0].split())
 
 
-def _names(option: Any) -> list[str]:
+def option_names(option: Any) -> list[str]:
+    """Returns the names of an option, with those that switch it off."""
     return [*option.opts, *option.secondary_opts]
 
 
@@ -88,7 +90,7 @@ def _shared(commands: dict[str, Any]) -> dict[str, SharedOption]:
     users: dict[str, list[str]] = {}
     texts: dict[str, list[str]] = {}
     for name, command in commands.items():
-        for option in _only_options(command):
+        for option in only_options(command):
             for long in (text for text in option.opts if text.startswith("--")):
                 users.setdefault(long, []).append(name)
                 texts.setdefault(long, []).append(_cell(option.help or ""))
@@ -112,7 +114,8 @@ def _shared_table(shared: dict[str, SharedOption], number_of_commands: int) -> I
         yield f"| `{long}` | {option.help} | {'all' if everywhere else ', '.join(option.commands)} |"
 
 
-def _only_options(command: Any) -> list[Any]:
+def only_options(command: Any) -> list[Any]:
+    """Returns the options of a command that are not hidden."""
     return [p for p in command.params if p.param_type_name == "option" and not getattr(p, "hidden", False)]
 
 
@@ -120,21 +123,21 @@ def _options(command: Any, shared: dict[str, SharedOption]) -> Iterator[str]:
     """Yields a table of arguments and options, without those that the shared table explains."""
     context = command.make_context(command.name or "", [], resilient_parsing=True)
     rows = [
-        f"| {_cell(_value(argument, context))} | | {_cell(argument.help or '')} |"
+        f"| {_cell(value_of(argument, context))} | | {_cell(argument.help or '')} |"
         for argument in command.params
         if argument.param_type_name == "argument"
     ]
-    for option in _only_options(command):
+    for option in only_options(command):
         text = _cell(option.help or "")
         long = _long(option)
-        if len(_names(option)) > 1 or long not in shared or shared[long].help != text:
-            names = ", ".join(f"`{name}`" for name in _names(option))
-            rows.append(f"| {names} | {_cell(_value(option, context))} | {text} |")
+        if len(option_names(option)) > 1 or long not in shared or shared[long].help != text:
+            names = ", ".join(f"`{name}`" for name in option_names(option))
+            rows.append(f"| {names} | {_cell(value_of(option, context))} | {text} |")
     if rows:
         yield from ("| option | value | meaning |", "|---|---|---|", *rows)
 
 
-def _value(parameter: Any, context: Any) -> str:
+def value_of(parameter: Any, context: Any) -> str:
     """Returns what stands for the value of a parameter; empty for a switch."""
     if getattr(parameter, "is_flag", False):
         return ""

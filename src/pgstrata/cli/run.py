@@ -379,9 +379,9 @@ def plan_lines(plan: Plan) -> list[str]:
     from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.campaign.plan.left_out import left_out_lines
+    from pgstrata.campaign.plan.model import AGAIN
     from pgstrata.campaign.plan.resume import phases_of
     from pgstrata.cli.output import aligned
-    from pgstrata.measure.campaign import AGAIN
     from pgstrata.workload.core.language import Work
 
     rows = [

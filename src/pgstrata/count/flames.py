@@ -49,10 +49,10 @@ def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
 
 def _rows(run: Run, table: str, step: str, role: str) -> list[Mapping[str, Any]]:
     try:
-        rows = run.table(table).iter_rows(named=True)
+        rows = run.table(table)
     except StoreError:
         return []  # the tables say it
-    return [row for row in rows if (row["step"], row["role"]) == (step, role)]
+    return list(rows.where(step=step, role=role))
 
 
 def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]) -> Counter[str]:

@@ -170,7 +170,7 @@ def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tu
     for run in counted_runs(side.runs):
         if plain_workload(run) != verdict.workload:
             continue
-        for row in run.table("calls").iter_rows(named=True):
+        for row in run.table("calls"):
             if (row["step"], row["role"]) != (verdict.step, verdict.role):
                 continue
             if line_of(row["callee_object"], row["callee"]) == function:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
 from pgstrata.judge.differences import other_work
@@ -23,9 +23,7 @@ from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import counted_runs, plain_workload
 from pgstrata.store.record import CountedRole, CountedStep
-
-if TYPE_CHECKING:
-    import polars as pl
+from pgstrata.store.rows import Rows
 
 Json = dict[str, Any]
 CountWord = Literal["more", "fewer", "same", "unclear"]
@@ -335,13 +333,12 @@ def line_of(path: str, function: str) -> str:
     return _COPY.sub("", function)
 
 
-def by_line(table: pl.DataFrame, step: str, role: str) -> dict[str, float]:
+def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
     """Instructions per operation by function or library, of one run's table `functions`."""
     found: dict[str, float] = {}
-    for row in table.iter_rows(named=True):
-        if row["step"] == step and row["role"] == role:
-            name = line_of(row["object"], row["function"])
-            found[name] = found.get(name, 0.0) + row["instructions"]
+    for row in table.where(step=step, role=role):
+        name = line_of(row["object"], row["function"])
+        found[name] = found.get(name, 0.0) + row["instructions"]
     return found
 
 

@@ -84,7 +84,7 @@ def _rows(run: Run) -> dict[str, Rows]:
     found: dict[str, Rows] = {}
     if steps:
         table = run.table("queries", ["step", "query", "stream", "seconds", "timed_out", "error"])
-        for row in table.iter_rows(named=True):
+        for row in table:
             if row["step"] in steps:
                 found.setdefault(row["step"], []).append(row)
     return found

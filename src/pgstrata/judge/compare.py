@@ -33,8 +33,8 @@ from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
-from pgstrata.stats.criterion import MARGIN, USUAL, Criterion
-from pgstrata.stats.estimate import LEAST_BLOCKS, Estimate, estimate
+from pgstrata.stats.criterion import LEAST_BLOCKS, MARGIN, USUAL, Criterion
+from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
@@ -471,7 +471,7 @@ def _seconds(measured: MeasuredStep) -> list[float]:
         return []
     counts = "rows" if counts_rows(record.rate_unit) else "operations"
     table = measured.run.table("series", ["step", "role", "second", "seconds", "operations", "rows"])
-    rows = [row for row in table.iter_rows(named=True) if row["step"] == record.name]
+    rows = list(table.where(step=record.name))
     return [rate for _, rate in per_second(rows, record.role, counts)]
 
 

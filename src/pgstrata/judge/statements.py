@@ -117,7 +117,7 @@ def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
     for one in measured:
         statements = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
-        for step, part, name, calls, errors, seconds in table.iter_rows():
+        for step, part, name, calls, errors, seconds in table.values:
             if step == one.record.name and calls:
                 found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[
                     statements.get(name) or recorded_statement(None, name)

@@ -58,11 +58,7 @@ def side_of(measured: MeasuredStep) -> TimesSide:
     """Returns a stored step with the histograms of its parts. Raises StoreError where these are damaged."""
     record = measured.record
     table = measured.run.table("series", ["step", "role", "second", "histogram"])
-    rows = [
-        row
-        for row in table.iter_rows(named=True)
-        if row["step"] == record.name and row["role"] == record.role
-    ]
+    rows = table.where(step=record.name, role=record.role)
     texts = [row["histogram"] for row in sorted(rows, key=lambda row: row["second"])]
     ends = list(accumulate(record.part_seconds))
     return TimesSide(

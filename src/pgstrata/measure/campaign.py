@@ -19,7 +19,7 @@ from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.enough import too_short_lines
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
-from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.model import AGAIN, PlannedRun
 from pgstrata.campaign.plan.order import takes_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, make_plan
@@ -44,11 +44,6 @@ from pgstrata.server.find.sources import sources
 from pgstrata.server.system.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.store import Results, comparisons, kept
 from pgstrata.workload.core.language import Step
-
-AGAIN = (
-    "are there, but not from one comparison in which every variant finished: they are measured anew, because "
-    "only runs that took turns are a comparison"
-)
 
 
 @dataclass

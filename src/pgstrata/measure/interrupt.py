@@ -54,10 +54,6 @@ class Interrupts:
         self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
-        # Its import puts a handler of its own before the present one, with which system calls go on after a
-        # signal: whatever waited for a process or a lock would hear of it at its end. So it comes first.
-        import polars  # noqa: F401
-
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in self.SIGNALS:

@@ -1,29 +1,31 @@
 """The tables inside the run folders of a campaign, read once and looked up by step.
 
-A report of 200 runs looks up thousands of small tables. Each is grouped here in one pass and handed
-out as plain arrays and lists: a polars query for every lookup would take longer than all the rest.
+A report of 200 runs looks up thousands of small tables. Each is grouped here in one pass over all files and
+handed out as plain arrays and lists: a query for every lookup would take longer than all the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from pgstrata.files.bounded import BoundError
 from pgstrata.page.results import Repeats, RunSet
-from pgstrata.store import Run, parquet_bounds
+from pgstrata.store import Run, parquet
 from pgstrata.store.histogram import BUCKETS, total
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[str, str, str]
+Second = tuple[int, float, float, float, float, str]
+"""A second with responses: its number, p50, p95, p99, the longest, and the histogram."""
 
 # A last second shorter than this says little about a rate (see stats.rates.per_second).
 _SHORTEST = 0.5
 _PERCENTS = (50, 95, 99)
+_KEYS = ("run_id", "step", "role")
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,7 @@ class Frames:
             for step in workload.steps
             for own in step.by_variant.values()
         }
-        columns = ("run_id", "step", "role", "second", "seconds", "operations", "rows")
-        self.rates: Mapping[Key, RoleRates] = _rates(_read(drawn.values(), "series", columns))
+        self.rates: Mapping[Key, RoleRates] = _rates(drawn.values())
         self.buckets: Mapping[Key, list[int]] = _buckets(results.runs)
         self.backends: Mapping[Key, list[float]] = _backends(results.runs)
         self.lag: Mapping[tuple[str, str], LagSeconds] = _lag(
@@ -90,17 +91,17 @@ class Frames:
 
         Raises StoreError where a histogram is damaged.
         """
-        table = self._responses.get((step, role))
-        if table is None:
+        of_runs = self._responses.get((step, role), {})
+        rows = [row for m in repeats.repeats for row in of_runs.get(m.run.run_id, ())]
+        if not rows:
             return _NO_RESPONSES
-        own = table.filter(pl.col("run_id").is_in([m.run.run_id for m in repeats.repeats])).drop("run_id")
-        if own.is_empty():
-            return _NO_RESPONSES
-        seconds = own["second"].to_numpy()
-        stretch = -(-(int(seconds.max()) + 1) // max(1, most))
-        together = own.with_columns(pl.Series("second", seconds // stretch * stretch))
-        parts = together.group_by("second").agg(pl.exclude("second")).sort("second")
-        found = [(second, *_added_up(*figures)) for second, *figures in parts.iter_rows()]
+        stretch = -(-(max(row[0] for row in rows) + 1) // max(1, most))
+        parts: dict[int, list[Second]] = {}
+        for row in rows:
+            parts.setdefault(row[0] // stretch * stretch, []).append(row)
+        found = [
+            (second, *_added_up(*list(zip(*parts[second], strict=True))[1:])) for second in sorted(parts)
+        ]
         return RoleResponses(*np.array(found, dtype=np.float64).T)
 
 
@@ -118,53 +119,37 @@ def _added_up(
     return percentiles[0] or 0.0, percentiles[1] or 0.0, percentiles[2] or 0.0, max(longest)
 
 
-def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFrame:
-    """Of all these runs. Raises StoreError where a file is damaged."""
-    runs = list(runs)
-    if not runs:
-        return pl.DataFrame(schema=list(columns))
-    try:
-        files = [run.folder / f"{table}.parquet" for run in runs]
-        for file in files:
-            parquet_bounds.check(file)
-        return pl.read_parquet(files, columns=list(columns), glob=False)
-    except (OSError, BoundError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        # columns of other types, from another release; or a damaged file, which is named here
-        return pl.concat([run.table(table, columns) for run in runs], how="vertical_relaxed")
+def _grouped(
+    runs: Iterable[Run], table: str, keys: Sequence[str], lists: Sequence[str], where: str = "true"
+) -> list[tuple[Any, ...]]:
+    """Returns a row for each combination of the keys, with a list for each expression of `lists`, its values
+    in the order of their rows' time or number. Raises StoreError where a file is damaged."""
+    return parquet.grouped(
+        [run.folder / f"{table}.parquet" for run in runs], table, keys, lists, _ORDER[table], where
+    )
 
 
-def _rates(series: pl.DataFrame) -> dict[Key, RoleRates]:
-    if series.is_empty():
-        return {}
-    known = pl.col("seconds") >= _SHORTEST
-    rated = series.select(
-        "run_id",
-        "step",
-        "role",
-        pl.col("second").cast(pl.Float64),
-        pl.when(known).then(pl.col("operations") / pl.col("seconds")).cast(pl.Float64).alias("per_second"),
-        pl.when(known).then(pl.col("rows") / pl.col("seconds")).cast(pl.Float64).alias("rows_per_second"),
-        pl.col("operations"),
-    )
-    grouped = rated.group_by("run_id", "step", "role").agg(
-        pl.col("second", "per_second", "rows_per_second").sort_by("second"), pl.col("operations").sum()
-    )
+_ORDER = {"series": "second", "lag": "second", "histograms": "bucket_order", "backends": "client, pid"}
+
+
+def _rates(runs: Iterable[Run]) -> dict[Key, RoleRates]:
+    known = f"CASE WHEN seconds >= {_SHORTEST} THEN"
+    lists = ("second", f"{known} operations / seconds END", f"{known} rows / seconds END", "operations")
     return {
         (str(run), str(step), str(role)): RoleRates(
-            _array(second), _array(rate), _array(rows), float(total or 0)
+            _array(second), _array(rate), _array(rows), float(sum(n or 0 for n in operations))
         )
-        for run, step, role, second, rate, rows, total in grouped.iter_rows()
+        for run, step, role, second, rate, rows, operations in _grouped(runs, "series", _KEYS, lists)
     }
 
 
-def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], pl.DataFrame]:
-    """Seconds with responses of all runs by (step, role)."""
-    figures = ("p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")  # of `_added_up`
-    table = _read(runs, "series", ("run_id", "step", "role", "second", *figures))
-    if table.is_empty():
-        return {}
-    parts = table.filter(pl.col("max_seconds") > 0).partition_by("step", "role", as_dict=True)
-    return {(str(step), str(role)): part.drop("step", "role") for (step, role), part in parts.items()}
+def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, list[Second]]]:
+    """Seconds with responses by (step, role) and run id."""
+    lists = ("second", "p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")
+    found: dict[tuple[str, str], dict[str, list[Second]]] = {}
+    for run, step, role, *columns in _grouped(runs, "series", _KEYS, lists, "max_seconds > 0"):
+        found.setdefault((str(step), str(role)), {})[str(run)] = list(zip(*columns, strict=True))
+    return found
 
 
 def _array(values: Sequence[float | None]) -> Floats:
@@ -172,27 +157,17 @@ def _array(values: Sequence[float | None]) -> Floats:
 
 
 def _lag(runs: Iterable[Run]) -> dict[tuple[str, str], LagSeconds]:
-    table = _read(runs, "lag", ("run_id", "step", "second", "lag_bytes")).sort("second")
-    parts = table.partition_by("run_id", "step", as_dict=True) if not table.is_empty() else {}
     return {
-        (str(run), str(step)): LagSeconds(
-            part["second"].cast(pl.Float64).to_numpy(), part["lag_bytes"].cast(pl.Float64).to_numpy()
-        )
-        for (run, step), part in parts.items()
+        (str(run), str(step)): LagSeconds(_array(second), _array(behind))
+        for run, step, second, behind in _grouped(runs, "lag", ("run_id", "step"), ("second", "lag_bytes"))
     }
 
 
 def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
-    table = _read(runs, "histograms", ("run_id", "step", "role", "bucket_order", "responses"))
-    if table.is_empty():
-        return {}
     whole = list(range(1, len(BUCKETS) + 1))
-    known = table.with_columns(pl.col("responses").fill_null(0))
-    parts = known.group_by("run_id", "step", "role").agg(
-        pl.col("bucket_order", "responses").sort_by("bucket_order")
-    )
+    lists = ("bucket_order", "coalesce(responses, 0)")
     found: dict[Key, list[int]] = {}
-    for run, step, role, orders, responses in parts.iter_rows():
+    for run, step, role, orders, responses in _grouped(runs, "histograms", _KEYS, lists):
         counts = responses
         if orders != whole:
             counts = [0] * len(whole)
@@ -204,9 +179,5 @@ def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
 
 
 def _backends(runs: Iterable[Run]) -> dict[Key, list[float]]:
-    table = _read(runs, "backends", ("run_id", "step", "role", "cpu_seconds"))
-    found: dict[Key, list[float]] = {}
-    for run, step, role, seconds in table.iter_rows():
-        if seconds is not None:
-            found.setdefault((str(run), str(step), str(role)), []).append(float(seconds))
-    return found
+    rows = _grouped(runs, "backends", _KEYS, ("cpu_seconds",), "cpu_seconds IS NOT NULL")
+    return {(str(run), str(step), str(role)): seconds for run, step, role, seconds in rows}

@@ -36,7 +36,7 @@ def read(results: RunSet, workload: WorkloadResults) -> Queries:
         for run in workload.runs:
             if run.variant != variant:
                 continue
-            for row in run.table("queries").to_dicts():
+            for row in run.table("queries"):
                 rows.setdefault(row["step"], {}).setdefault(variant, []).append(row)
                 if row["shared_hit_bytes"] is not None:
                     buffers.setdefault(variant, {})[row["query"]] = row

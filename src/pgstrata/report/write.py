@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
 from pgstrata.files import disk
 from pgstrata.files.ownership import own_folder, write_private
+from pgstrata.files.shipped import chart_script
 from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
@@ -143,11 +143,12 @@ def _write(path: Path, text: str) -> None:
 
 
 def copy_plotly(path: Path) -> None:
-    """Copies the script of the charts, as the plotly package carries it (MIT licence, named in its head).
-    Raises OSError."""
-    with as_file(files("plotly") / "package_data" / "plotly.min.js") as source:
-        if not path.exists() or path.stat().st_size != source.stat().st_size:
-            write_private(path, source.read_bytes())
+    """Copies the script of the charts (MIT licence, named in its head). Raises OSError."""
+    source = chart_script()
+    if not path.exists() or path.stat().st_size != source.stat().st_size:
+        write_private(path, source.read_bytes())
+
+
 
 
 def release() -> str:

@@ -40,13 +40,22 @@ def _missing(program: str, what: str, why: str = "") -> BuildError:
     return missing_program(what, _PACKAGES[program], why)
 
 
+def _of_source(program: str) -> BuildError:
+    """The error for a program that the extra `source` brings."""
+    return BuildError(
+        f"there is no {program} on this machine, with which this build is made",
+        f"pip install 'pgstrata[source]', or apt-get install {_PACKAGES[program]}",
+        lasting=False,
+    )
+
+
 def meson_command() -> list[str]:
     """Meson: the one beside this Python, else the system's. Raises BuildError where there is none."""
     if (beside := Path(sys.executable).parent / "meson").is_file():
         return [str(beside)]
     if found := shutil.which("meson"):
         return [found]
-    raise _missing("meson", "no meson")
+    raise _of_source("meson")
 
 
 def ninja_command() -> str:
@@ -55,7 +64,7 @@ def ninja_command() -> str:
         return str(beside)
     if found := shutil.which("ninja") or shutil.which("ninja-build"):
         return found
-    raise _missing("ninja", "no ninja")
+    raise _of_source("ninja")
 
 
 def ccache_command() -> str | None:

@@ -10,6 +10,17 @@ MARGIN = 0.02
 CONFIDENCE = 0.95
 """Of intervals, likewise."""
 
+FIRST = 10
+"""Pairs before the first look: fewer do not tell noise from outliers."""
+
+FIRST_EXECUTIONS = 3
+"""Pairs of single executions before the first look."""
+
+LEAST_BLOCKS = 8
+"""Blocks of slices without which nothing is called slower, faster or same: what a process is by chance (its
+CPU, its connection, where its memory lies) lasts as long as its block, so fewer do not tell chance from a
+difference. Were each of eight blocks one of two states, all would agree by chance in 2 of 256 comparisons."""
+
 
 def check_share(name: str, value: float) -> None:
     """Raises ValueError unless 0 < value < 1."""
@@ -37,4 +48,13 @@ USUAL = Criterion()
 """Differences of 2 %, intervals of 95 %."""
 
 
-__all__ = ["CONFIDENCE", "MARGIN", "USUAL", "Criterion", "check_share"]
+__all__ = [
+    "CONFIDENCE",
+    "FIRST",
+    "FIRST_EXECUTIONS",
+    "LEAST_BLOCKS",
+    "MARGIN",
+    "USUAL",
+    "Criterion",
+    "check_share",
+]

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pgstrata.stats.criterion import LEAST_BLOCKS
 from pgstrata.stats.distributions import coin_below
 
 Array = NDArray[np.float64]
@@ -40,11 +41,6 @@ pairs until each is a block, so that they come to hold all that neighbours share
 ORDERS = 2
 """Blocks of slices come in this many orders in turn: servers that start anew do so in the opposite order
 before every second block."""
-
-LEAST_BLOCKS = 8
-"""Blocks of slices without which nothing is called slower, faster or same: what a process is by chance (its
-CPU, its connection, where its memory lies) lasts as long as its block, so fewer do not tell chance from a
-difference. Were each of eight blocks one of two states, all would agree by chance in 2 of 256 comparisons."""
 
 LEAST_ROUNDS = 4
 """Rounds of the same work from which on their spread is known well enough to be an error."""

@@ -22,12 +22,10 @@ from functools import lru_cache
 import numpy as np
 
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import FIRST_EXECUTIONS as FIRST
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import Array, Estimate, estimate, log_ratios, mean_of
 from pgstrata.stats.verdict import Verdict, judge
-
-FIRST = 3
-"""Pairs before the first look."""
 
 ENOUGH = 16
 """Pairs from which on their own scatter says how much they differ by chance."""

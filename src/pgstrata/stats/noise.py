@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgstrata.stats import sequential
-from pgstrata.stats.criterion import CONFIDENCE
-from pgstrata.stats.estimate import FEW, LEAST_BLOCKS, Estimate, estimate, mean_of
+from pgstrata.stats.criterion import CONFIDENCE, FIRST, LEAST_BLOCKS
+from pgstrata.stats.estimate import FEW, Estimate, estimate, mean_of
 from pgstrata.stats.verdict import interval
 
 POWER = 0.9
@@ -86,7 +86,7 @@ def noise(
         if n >= LEAST_BLOCKS * unit:
             units = int(n / unit)
             fixed = deviation * _smallest(units, power, lambda x: interval(x, confidence)) + floor
-        if n >= (first_look or sequential.FIRST * unit):
+        if n >= (first_look or FIRST * unit):
             watched = (
                 deviation * _smallest(int(n / unit), power, _looked_at(n, first_look, confidence)) + floor
             )

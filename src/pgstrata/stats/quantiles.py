@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate_of_blocks
+from pgstrata.stats.criterion import LEAST_BLOCKS
+from pgstrata.stats.estimate import Array, Estimate, estimate_of_blocks
 from pgstrata.stats.verdict import Bounds
 
 LEAST_BEYOND = 20

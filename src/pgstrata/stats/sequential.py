@@ -38,7 +38,7 @@ from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 
-from pgstrata.stats.criterion import CONFIDENCE, USUAL, Criterion, check_share
+from pgstrata.stats.criterion import CONFIDENCE, FIRST, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import exponential_integral, student_below, student_quantile
 from pgstrata.stats.estimate import AGREEMENT, DISAGREE, Array, Estimate, estimate
 from pgstrata.stats.verdict import Bounds, Verdict, judge
@@ -49,9 +49,6 @@ SPREAD = 0.1
 Any value is valid, it decides where the interval is tightest. Chosen by simulation: at 0.1 the false
 alarms stay lowest while a difference of 5 % is still found in a third of 60 pairs.
 """
-
-FIRST = 10
-"""Pairs before the first look: fewer do not tell noise from outliers."""
 
 APART = 0.15
 """Where the end is known: between two looks so much is measured, of what the first one sees. It is a quarter;

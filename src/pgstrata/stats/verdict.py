@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from pgstrata.stats.criterion import CONFIDENCE, USUAL, Criterion, check_share
+from pgstrata.stats.criterion import CONFIDENCE, LEAST_BLOCKS, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import student_below, student_quantile
-from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate
+from pgstrata.stats.estimate import Array, Estimate, estimate
 
 Word = Literal["slower", "faster", "same", "unclear"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import resource
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.store.interruptible import interruptible
 from pgstrata.store.read import BrokenRun
 from pgstrata.store.results_folder import Results
 from pgstrata.store.tables import TABLES
@@ -27,12 +27,6 @@ MORE_BYTES = 700 << 20
 nowhere else: its own limit (`views.MEMORY`) does not see them."""
 
 BATCH_ROWS = 1000
-HEAR_SECONDS = 0.1
-"""How often the waiting thread wakes up to hear signals."""
-
-END_SECONDS = 5.0
-"""How long an interrupted query may take to notice."""
-
 Row = tuple[Any, ...]
 T = TypeVar("T")
 
@@ -92,35 +86,6 @@ def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T], root: Pa
         raise _too_much() from cause
     except duckdb.Error as cause:
         raise _explained(cause, root) from cause
-
-
-def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Does something of DuckDB's on another thread: this one stays free to hear signals, which DuckDB looks
-    for between its tasks only, and a recursive query is one task."""
-    answer: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answer.append(work())
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="pgstrata-query", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(HEAR_SECONDS)
-    except BaseException:
-        for _ in range(int(END_SECONDS / 0.1)):
-            connection.interrupt()  # again: one that comes before the query begins is forgotten
-            thread.join(0.1)
-            if not thread.is_alive():
-                break
-        raise
-    if failure:
-        raise failure[0]
-    return answer[0]
 
 
 @contextmanager

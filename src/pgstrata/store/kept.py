@@ -46,11 +46,12 @@ class KeptStep(Struct, frozen=True, kw_only=True):
 
 
 class KeptData(Struct, frozen=True, kw_only=True):
-    """What a run folder has of a step. tables: as Parquet; files: by their names in the run folder."""
+    """What a run folder has of a step. tables: values of their rows; files: by their names in the run
+    folder."""
 
     record: StepRecord
     histograms: dict[str, str]
-    tables: dict[str, bytes]
+    tables: dict[str, list[list[Any]]]
     files: dict[str, bytes]
     plans: list[dict[str, Any]]
     driver_version: str

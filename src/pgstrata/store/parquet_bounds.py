@@ -52,7 +52,7 @@ def check(path: Path) -> None:
         footer = os.pread(file.fileno(), length, size - 8 - length)
         try:
             _Pages(file.fileno(), size).check(_Thrift(footer).struct())
-        except (IndexError, KeyError, TypeError, AttributeError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise BoundError("its description is damaged") from error
 
 

@@ -10,21 +10,18 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from pgstrata.errors import StoreError
 from pgstrata.files import digests, disk
 from pgstrata.files.bounded import BoundError, json_any, json_as
 from pgstrata.files.user_files import shown
-from pgstrata.store import parquet_bounds, sums
+from pgstrata.store import parquet, sums
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
-from pgstrata.store.tables import OPTIONAL, TABLES, empty
-
-if TYPE_CHECKING:
-    import polars as pl
+from pgstrata.store.rows import Rows
+from pgstrata.store.tables import OPTIONAL, TABLES
 
 Json = dict[str, Any]
 
@@ -122,22 +119,15 @@ class Run:
     def steps(self) -> tuple[StepRecord, ...]:
         return self.record.steps
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """One of the run's tables (`series`, `host`, …), all columns or these.
+    def table(self, name: str, columns: Sequence[str] | None = None) -> Rows:
+        """Returns one of the run's tables (`series`, `host`, …), all columns or these.
 
         Raises StoreError when the file is damaged.
         """
-        import polars as pl
-
         path = self.folder / f"{name}.parquet"
         if name in OPTIONAL and not path.exists():
-            nothing = empty(name)
-            return nothing.select(columns) if columns else nothing
-        try:
-            parquet_bounds.check(path)
-            return pl.read_parquet(path, columns=list(columns) if columns else None)
-        except (OSError, BoundError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as cause:
-            raise StoreError(f"{path} cannot be read: {cause}", "remove the damaged run's folder") from cause
+            return Rows(tuple(columns or TABLES[name]))
+        return parquet.read(path, name, columns)
 
     def settings(self) -> dict[str, str]:
         """What SHOW ALL said; empty where it is not known."""

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    import polars as pl
-
-# Polars is imported where it is used: commands that only list runs start in half the time.
-
-Row = Mapping[str, Any]
+from pgstrata.store.rows import Row
 
 _SQL_TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
 
@@ -19,13 +13,6 @@ _SQL_TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BO
 def _columns(text: str) -> dict[str, str]:
     pairs = (word.partition(":") for word in text.split())
     return {name: kind for name, _, kind in pairs}
-
-
-def _schema(table: str) -> dict[str, Any]:
-    import polars as pl
-
-    types: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
-    return {name: types[kind] for name, kind in TABLES[table].items()}
 
 
 # file stem → columns and their types; docs/reference/results.md has their meaning
@@ -75,6 +62,24 @@ TABLES: dict[str, dict[str, str]] = {
     ),
 }
 
+
+def _text(value: Any) -> str:
+    """Returns a text that can be stored: what is not valid Unicode, say of a file's name, is escaped."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _integer(value: Any) -> int | None:
+    whole = int(round(value))  # noqa: RUF046 - NumPy's integers stay its own
+    return whole if -(1 << 63) <= whole < 1 << 63 else None
+
+
+_CONFORM: dict[str, Callable[[Any], Any]] = {
+    "text": _text,
+    "int": _integer,
+    "float": float,
+    "bool": bool,
+}
+
 OPTIONAL = frozenset({"queries", "lag", "lateness", "statements", "instructions", "functions", "calls"})
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
@@ -84,47 +89,29 @@ def sql_columns(table: str) -> list[tuple[str, str]]:
     return [(name, _SQL_TYPES[kind]) for name, kind in TABLES[table].items()]
 
 
-def frame(table: str, run_id: str, step: str, rows: Iterable[Row]) -> pl.DataFrame:
-    """Rows of one step as a typed table; missing values become null.
+def conform(table: str, run_id: str, step: str, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """Returns rows of one step in the order and the types of the table's columns; missing values are None.
 
-    Raises ValueError when a row has a key that is no column: such a figure would be lost in silence.
+    Raises ValueError when a row has a key that is no column (such a figure would be lost in silence), and
+    where a value is not of its column's type.
     """
-    import polars as pl
-
     columns = TABLES[table]
-    own = [name for name in columns if name not in {"run_id", "step"}]
-    rows = list(rows)
-    if unknown := {key for row in rows for key in row} - set(columns):
-        raise ValueError(f"{table} has no column {', '.join(sorted(unknown))}")
-    data: dict[str, Sequence[Any]] = {"run_id": [run_id] * len(rows), "step": [step] * len(rows)}
-    for name in own:
-        values = [row.get(name) for row in rows]
-        if columns[name] == "int":
-            values = [None if value is None else round(value) for value in values]
-        data[name] = values
-    return pl.DataFrame(data, schema=_schema(table), strict=False)
+    of = {name: _CONFORM[kind] for name, kind in columns.items()}
+    conformed = []
+    for row in rows:
+        if unknown := row.keys() - columns.keys():
+            raise ValueError(f"{table} has no column {', '.join(sorted(unknown))}")
+        own = {**row, "run_id": run_id, "step": step}
+        conformed.append(
+            tuple(None if (value := own.get(name)) is None else to(value) for name, to in of.items())
+        )
+    return conformed
 
 
-def empty(table: str) -> pl.DataFrame:
-    """The table without rows."""
-    import polars as pl
-
-    return pl.DataFrame(schema=_schema(table))
-
-
-def parquet(table: pl.DataFrame) -> bytes:
-    """The bytes of the Parquet file; they are written by our own hand so that they can be synced."""
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def own(data: bytes, run_id: str) -> pl.DataFrame:
-    """A Parquet file of another attempt at a run, as rows of this one."""
-    import polars as pl
-
-    table = pl.read_parquet(io.BytesIO(data))
-    return table.with_columns(pl.lit(run_id, dtype=pl.String).alias("run_id"))
+def of_run(table: str, run_id: str, values: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Returns rows of another attempt at a run as rows of this one."""
+    place = list(TABLES[table]).index("run_id")
+    return [(*row[:place], run_id, *row[place + 1 :]) for row in values]
 
 
 def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:

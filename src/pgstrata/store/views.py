@@ -11,9 +11,10 @@ import duckdb
 
 from pgstrata.errors import StoreError
 from pgstrata.sql_text import literal
+from pgstrata.store import parquet
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.results_folder import Results
-from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
+from pgstrata.store.tables import OPTIONAL, TABLES
 
 MEMORY = "500MB"
 """Of sorts, joins and groups; what is read of a file at a time is far less."""
@@ -62,13 +63,8 @@ def asked_for(sql: str) -> list[str]:
 
 def _view(connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]) -> None:
     """The files of all runs as one view, with its columns also where there is no run or an older one."""
-    nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in sql_columns(table))
-    names = ", ".join(f'"{name}"' for name, _ in sql_columns(table))
-    source = f"SELECT {nothing} WHERE false"
-    if files:
-        paths = ", ".join(map(literal, files))
-        source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
-    connection.execute(f'CREATE VIEW "{table}" AS SELECT {names} FROM ({source})')
+    source = parquet.select(table, files)
+    connection.execute(f'CREATE VIEW "{table}" AS {source}')
 
 
 def _catalogued(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str], root: Path) -> None:

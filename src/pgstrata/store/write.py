@@ -8,21 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from pgstrata.errors import StoreError
 from pgstrata.files import digests, disk
-from pgstrata.store import kept, lock, sums, tables
+from pgstrata.store import kept, lock, parquet, sums, tables
 from pgstrata.store.finite import finite
 from pgstrata.store.kept import KeptData, KeptStep
 from pgstrata.store.names import RunKey, new_run_id, slug
 from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
-
-if TYPE_CHECKING:
-    import polars as pl
+from pgstrata.store.rows import Row
 
 OWNER = ".owner"
 
@@ -50,7 +48,7 @@ class RunBuilder:
         self._attempts: tuple[str, ...] = ()
         self._files: list[str] = []
         """Attached since the last step."""
-        self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
+        self._tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in tables.TABLES}
         with disk.storing("begin a run", self._parent):
             for folder in (*reversed(self._parent.parents[:3]), self._parent):
                 lock.own_results(folder)
@@ -88,8 +86,8 @@ class RunBuilder:
         self._files = []
         self._steps.append(_stored(data.record))
         self._histograms[data.record.name] = data.histograms
-        for table, content in data.tables.items():
-            self._tables[table].append(tables.own(content, self.run_id))
+        for table, values in data.tables.items():
+            self._tables[table] += tables.of_run(table, self.run_id, values)
 
     def spec(self, order: int, step: str, spec: Mapping[str, Any]) -> None:
         """What the driver is told for a step; `order` counts from 1."""
@@ -99,15 +97,15 @@ class RunBuilder:
         self,
         record: StepRecord,
         *,
-        series: Iterable[tables.Row] = (),
+        series: Iterable[Row] = (),
         histograms: Mapping[str, str] | None = None,
-        host: Iterable[tables.Row] = (),
-        backends: Iterable[tables.Row] = (),
-        pgstat: Iterable[tables.Row] = (),
-        queries: Iterable[tables.Row] = (),
-        lag: Iterable[tables.Row] = (),
-        lateness: Iterable[tables.Row] = (),
-        statements: Iterable[tables.Row] = (),
+        host: Iterable[Row] = (),
+        backends: Iterable[Row] = (),
+        pgstat: Iterable[Row] = (),
+        queries: Iterable[Row] = (),
+        lag: Iterable[Row] = (),
+        lateness: Iterable[Row] = (),
+        statements: Iterable[Row] = (),
         plans: Sequence[Mapping[str, Any]] = (),
         driver_version: str = "",
         keep: bool = False,
@@ -139,13 +137,16 @@ class RunBuilder:
             "statements": statements,
             "histograms": tables.bucket_rows(self._histograms[name]),
         }
-        for table, its_rows in rows.items():
-            self._tables[table].append(tables.frame(table, self.run_id, name, its_rows))
+        conformed = {
+            table: tables.conform(table, self.run_id, name, its_rows) for table, its_rows in rows.items()
+        }
+        for table, values in conformed.items():
+            self._tables[table] += values
         if keep and self._keeping is not None:
             data = KeptData(
                 record=self._steps[-1],
                 histograms=self._histograms[name],
-                tables={table: tables.parquet(parts[-1]) for table, parts in self._tables.items()},
+                tables={table: [list(row) for row in values] for table, values in conformed.items()},
                 files={name: (self.folder / name).read_bytes() for name in self._files},
                 plans=[dict(plan) for plan in plans],
                 driver_version=driver_version,
@@ -155,11 +156,11 @@ class RunBuilder:
             kept.keep(folder, step, data)
         self._files = []
 
-    def rows(self, table: str, step: str, rows: Iterable[tables.Row]) -> None:
+    def rows(self, table: str, step: str, rows: Iterable[Row]) -> None:
         """Rows of a counted step, which has no record of its own: columns without `run_id`, `variant`,
         `step`."""
         own = [{"variant": self.key.variant, **row} for row in rows]
-        self._tables[table].append(tables.frame(table, self.run_id, step, own))
+        self._tables[table] += tables.conform(table, self.run_id, step, own)
 
     def plans(self, plans: Mapping[str, Any]) -> None:
         """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
@@ -227,12 +228,9 @@ class RunBuilder:
                 steps=tuple(self._steps),
             )
         )
-        import polars as pl
-
-        for name, parts in self._tables.items():
-            whole_table = pl.concat(parts)
-            if name not in tables.OPTIONAL or not whole_table.is_empty():
-                self.attach(f"{name}.parquet", tables.parquet(whole_table))
+        for name, values in self._tables.items():
+            if values or name not in tables.OPTIONAL:
+                self.attach(f"{name}.parquet", parquet.to_bytes(name, values))
         self.attach("histograms.json", _json(self._histograms))
         self.attach(sums.NAME, sums.text(self._sums))
         # last: a folder with a run.json has everything else

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +17,7 @@ from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
 from pgstrata.server.find.cache import cache_folder, keeping, use
 from pgstrata.server.system.process import start
-from pgstrata.tpcds.source import tables
+from pgstrata.tpcds.source import INSTALL, tables
 
 FOLDER = "tpcds"
 """Of the cache."""
@@ -34,8 +34,13 @@ def raw_bytes(scale: float) -> int:
 
 
 def folder(scale: float) -> Path:
-    """Where the rows of a scale factor lie; another release of the generator has a folder of its own."""
-    return cache_folder(FOLDER) / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
+    """Where the rows of a scale factor lie; another release of the generator has a folder of its own.
+    Raises ServerError where it is not installed."""
+    try:
+        release = version("tpcgen-cli")
+    except PackageNotFoundError as cause:
+        raise _no_generator() from cause
+    return cache_folder(FOLDER) / f"sf{scale:g}-tpcgen{release}"
 
 
 def file(scale: float, table: str) -> Path:
@@ -131,5 +136,9 @@ def _generator() -> str:
     beside = Path(sys.executable).parent / "tpcgen-cli"
     found = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
     if found is None:
-        raise ServerError("tpcgen-cli, which makes the data of TPC-DS, is missing", "pip install tpcgen-cli")
+        raise _no_generator()
     return found
+
+
+def _no_generator() -> ServerError:
+    return ServerError("tpcgen-cli, which makes the data of TPC-DS, is not installed", INSTALL)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import duckdb
 
 
+INSTALL = "pip install 'pgstrata[tpc]'"
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column with its type, which PostgreSQL and DuckDB write alike."""
@@ -28,7 +31,13 @@ class TableColumn:
 def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
     """Raises UsageError where DuckDB and the extension are of different releases."""
     import duckdb  # other workloads do without
-    import duckdb_extension_tpcds
+
+    try:
+        import duckdb_extension_tpcds
+    except ModuleNotFoundError as cause:
+        raise UsageError(
+            "the workload tpcds needs DuckDB's TPC-DS extension, which is not installed", INSTALL
+        ) from cause
 
     release = f"v{duckdb.__version__}"
     file = Path(duckdb_extension_tpcds.__file__).parent / "extensions" / release / "tpcds.duckdb_extension"
@@ -37,7 +46,7 @@ def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
     except duckdb.Error as error:
         raise UsageError(
             f"DuckDB {duckdb.__version__} cannot load its TPC-DS extension: {str(error).splitlines()[0]}",
-            "install both in one release: pip install duckdb==1.5.5 duckdb-extension-tpcds==1.5.5",
+            f"install both in one release: {INSTALL}",
         ) from error
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pgstrata import numbers
-from pgstrata.stats.sequential import FIRST
+from pgstrata.stats.criterion import FIRST
 from pgstrata.store.record import ComparisonRecord, Slice, TurnKind
 
 AGAIN_SECONDS = 0.2

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgstrata import numbers
 from pgstrata.driver.spec import WindowsSpec
-from pgstrata.stats.estimate import LEAST_BLOCKS
+from pgstrata.stats.criterion import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
 from pgstrata.turns.model import AGAIN_SECONDS, Least, Length, Neighbours, Pairs, pairs_by_rate
 from pgstrata.turns.slices import Slices

@@ -46,9 +46,9 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     for run in Results(place / "results").runs():
         series = run.table("series")
         for step in on_disk(run)["steps"]:
-            rows = series.filter((series["step"] == step["name"]) & (series["role"] == step["role"]))
-            assert rows["operations"].sum() == step["operations"]
-            assert rows["second"].to_list() == list(range(len(rows)))
+            rows = series.where(step=step["name"], role=step["role"])
+            assert sum(rows["operations"]) == step["operations"]
+            assert rows["second"] == list(range(len(rows)))
     assert list((place / "data").iterdir()) == []
     # Every round began with the same data, so the rows that both rounds updated are dead only once.
     compared = pgstrata("compare", "a", "b", "--format", "json")

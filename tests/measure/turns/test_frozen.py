@@ -143,8 +143,8 @@ def test_steps_that_write_in_frozen_turns(place: Path, pgstrata: Program, pg17: 
     for run in Results(place / "results").runs():
         series = run.table("series")
         one = steps[run.variant]
-        rows = series.filter((series["step"] == one["name"]) & (series["role"] == one["role"]))
-        assert rows["operations"].sum() == one["operations"] > 0
+        rows = series.where(step=one["name"], role=one["role"])
+        assert sum(rows["operations"]) == one["operations"] > 0
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     assert '"evidence": "slices"' in compared.stdout

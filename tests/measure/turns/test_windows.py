@@ -167,17 +167,14 @@ def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg
         assert any(p > 200 for p in pairs), "of a later block"
         assert 0 < sum(s["rate"] * s["seconds"] for s in step["slices"]) < step["operations"] + 1
         series = run.table("series")
-        rows = series.filter((series["step"] == "point-query") & (series["role"] == step["role"]))
-        assert rows["operations"].sum() == step["operations"]
-        assert rows["second"].to_list() == list(range(len(rows)))
+        rows = series.where(step="point-query", role=step["role"])
+        assert sum(rows["operations"]) == step["operations"]
+        assert rows["second"] == list(range(len(rows)))
         assert step["waits_cost"]["polls"] > 0
         # What each of the three connections did, one after the other, is there.
         backends = run.table("backends")
-        of_role = (backends["step"] == "point-query") & (backends["role"] == step["role"])
-        (backend,) = backends.filter(of_role).to_dicts()
-        (others,) = backends.filter(
-            (backends["step"] == "point-query") & (backends["role"] == "server")
-        ).to_dicts()
+        (backend,) = backends.where(step="point-query", role=step["role"])
+        (others,) = backends.where(step="point-query", role="server")
         cpu_seconds = backend["cpu_seconds"] + others["cpu_seconds"]
         assert backend["cpu_seconds"] > others["cpu_seconds"]
         assert cpu_seconds == pytest.approx(step["server_cpu_seconds"], rel=0.05)
@@ -202,9 +199,9 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
             assert sum(s["seconds"] for s in slices) <= step["seconds"] + 1e-6 * len(slices)
             assert 0 < sum(s["rate"] * s["seconds"] for s in slices) <= step["operations"] * (1 + 1e-5)
             assert engine in ("auto", step["engine"])
-            rows = series.filter((series["step"] == name) & (series["role"] == step["role"]))
-            assert rows["operations"].sum() == step["operations"]
-            assert rows["second"].to_list() == list(range(len(rows)))
+            rows = series.where(step=name, role=step["role"])
+            assert sum(rows["operations"]) == step["operations"]
+            assert rows["second"] == list(range(len(rows)))
             # Half of the time belongs to the other variant: it is in no share of this one's.
             assert step["server_cpu_seconds"] > 0
             assert step["waits_cost"]["polls"] > 0
@@ -215,10 +212,7 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
             assert any("this server's processes" in note for note in step["notes"])
         # The server has counted the same, and the warm-up before it.
         counters = run.table("pgstat")
-        commits = counters.filter(
-            (counters["step"] == "point-query") & (counters["counter"] == "xact_commit")
-        )
-        (row,) = [r for r in commits.to_dicts() if r["object"] == "pgstrata"]
+        (row,) = counters.where(step="point-query", counter="xact_commit", object="pgstrata")
         operations = next(s["operations"] for s in on_disk(run)["steps"] if s["name"] == "point-query")
         assert operations < row["after"] - row["before"]
     compared = pgstrata("compare", "a", "b", "--format", "json")

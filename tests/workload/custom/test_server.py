@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from pgstrata.errors import UsageError
@@ -28,6 +27,7 @@ from pgstrata.workload.custom.archive import PgRestore
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.source import CopyBlock
+from support.parquet_files import write_parquet
 from support.program import Program
 from support.queries import work
 from support.shop import dump, fill_shop, write_files
@@ -138,7 +138,9 @@ def test_rows_of_files_are_loaded_beside_each_other(cluster: Cluster, tmp_path: 
     )
     (tmp_path / "one.csv").write_text('a;b;c\n1;"x;""y";1.5\n2;-;\n')
     (tmp_path / "u.tsv").write_text("1\tone\n2\t\\N\n")
-    pl.DataFrame({"c": [0.25, None], "b": ["p,q", None], "a": [3, 4]}).write_parquet(tmp_path / "two.parquet")
+    write_parquet(
+        tmp_path / "two.parquet", "SELECT * FROM (VALUES (0.25, 'p,q', 3), (NULL, NULL, 4)) AS r(c, b, a)"
+    )
     files = [str(tmp_path / name) for name in ("make.sql", "one.csv", "u.tsv", "two.parquet")]
     csv = {"table": "s.t", "files": [files[1]], "delimiter": ";"}
     parquet = {"table": "s.t", "files": [files[3]], "columns": ["a", "b", "c"]}

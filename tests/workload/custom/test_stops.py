@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.kills import INT, KILL, TERM, Room, end_when, run
+from support.parquet_files import write_parquet
 
 SETUP = (
     "CREATE TABLE t AS SELECT i, i AS v FROM generate_series(1, 2000) AS i;\n"
@@ -79,8 +79,8 @@ def test_variants_take_turns_until_their_verdict(room: Room, pg17: Server) -> No
 
 @pytest.mark.parametrize("number", [INT, pytest.param(KILL, marks=pytest.mark.slow)])
 def test_what_was_being_unpacked_is_whole_or_gone(room: Room, pg17: Server, number: signal.Signals) -> None:
-    rows = pl.DataFrame({"i": range(3_000_000), "v": [f"{i:020}" for i in range(3_000_000)]})
-    rows.write_parquet(room.place / "big.parquet")
+    rows = "SELECT i::INTEGER AS i, printf('%020d', i) AS v FROM range(3_000_000) AS r(i)"
+    write_parquet(room.place / "big.parquet", rows)
     (room.place / "setup.sql").write_text("CREATE TABLE big (i int, v text);\n")
     options = STEPS.replace("[1, 2, 3]", "1").replace('"look.sql"', '"count.sql"')
     (room.place / "count.sql").write_text("SELECT v FROM big LIMIT 1;\n")

@@ -22,6 +22,7 @@ from pgstrata.campaign.named_servers import named_server
 from pgstrata.campaign.problems import explain
 from pgstrata.campaign.study import OF_FILE, Study, Variant, expand
 from pgstrata.errors import UsageError
+from pgstrata.files.shipped import shipped
 from pgstrata.files.user_files import read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
 from pgstrata.server.cluster.storage import check_storage
@@ -69,7 +70,10 @@ class Overrides:
 
 
 def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
-    """Reads and checks a campaign file. Raises UsageError."""
+    """Reads and checks a campaign file; `campaigns/NAME.toml` is the one that comes with pgstrata where the
+    folder has none. Raises UsageError."""
+    if file.parts[:1] == ("campaigns",) and not os.path.exists(file):  # noqa: PTH110 - as below
+        file = shipped(str(file)) or file
     if os.path.isdir(file):  # noqa: PTH112 - a name that is too long is no error here
         raise UsageError(
             f"{shown(file)} is a folder, neither a campaign file nor an installation of PostgreSQL",

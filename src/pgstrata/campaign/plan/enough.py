@@ -9,7 +9,7 @@ from pgstrata.campaign.checked import ChosenWorkload
 from pgstrata.campaign.plan.order import QUERY_SECONDS, schedule_of, seconds_of, takes_turns
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import Study
-from pgstrata.stats import executions
+from pgstrata.stats.criterion import FIRST_EXECUTIONS
 from pgstrata.turns.slices import AROUND_SLICE_SECONDS
 from pgstrata.workload.core.language import Step
 
@@ -46,8 +46,8 @@ def _need(step: Step, spec: Study, variants: int) -> tuple[int, str] | None:
     if step.measured and step.single is not None:
         count = len(step.single.names)
         pair = variants * (QUERY_SECONDS + AROUND_SLICE_SECONDS)
-        seconds = count * executions.FIRST * pair
-        what = f"{executions.FIRST} pairs of {numbers.counted(count, 'query', 'queries')}"
+        seconds = count * FIRST_EXECUTIONS * pair
+        what = f"{FIRST_EXECUTIONS} pairs of {numbers.counted(count, 'query', 'queries')}"
     elif schedule.kind is not None:
         part = seconds_of(schedule.step)
         if schedule.kind.keeps_connections:

@@ -21,6 +21,12 @@ from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import DelayRecord, PlaceRecord, ReplicasRecord, StorageRecord, ThroughRecord
 
+AGAIN = (
+    "are there, but not from one comparison in which every variant finished: they are measured anew, because "
+    "only runs that took turns are a comparison"
+)
+"""What is said of runs that are there and measured again; their number comes before it."""
+
 
 @dataclass(frozen=True)
 class PlannedVariant:

@@ -24,7 +24,7 @@ from pgstrata.measure.turns.given import GivenTurns
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.observe.old import database_bytes
-from pgstrata.stats.estimate import LEAST_BLOCKS
+from pgstrata.stats.criterion import LEAST_BLOCKS
 from pgstrata.turns.windows import (
     FIRST_WARMUP_SECONDS,
     GROWN_SECONDS,

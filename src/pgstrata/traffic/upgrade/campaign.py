@@ -14,7 +14,7 @@ from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.find.model import Server
-from pgstrata.stats.sequential import FIRST
+from pgstrata.stats.criterion import FIRST
 from pgstrata.store import Results
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import BrokenRun, read_run

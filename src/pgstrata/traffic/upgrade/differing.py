@@ -53,7 +53,7 @@ def _by_statement(own: Repeats | None) -> Mapping[Statement, list[tuple[int, int
     for one in measured:
         named = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "rows"])
-        for step, _, name, calls, errors, rows in table.iter_rows():
+        for step, _, name, calls, errors, rows in table.values:
             if step == one.record.name and calls:
                 statement = named.get(name) or recorded_statement(None, name)
                 found.setdefault(statement, []).append((calls, rows))

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pgstrata import numbers
 from pgstrata.judge.statements import WEIGHTY, StatementVerdict
-from pgstrata.stats.sequential import FIRST
+from pgstrata.stats.criterion import FIRST
 from pgstrata.store.record import Slice
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.turns.rounds import AROUND_ROUND_SECONDS

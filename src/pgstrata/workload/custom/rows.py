@@ -29,7 +29,7 @@ def rows_of_table(
     def convert(place: Path, check: Check) -> None:
         import duckdb  # only who has Parquet waits for it
 
-        from pgstrata.store.ask import interruptible
+        from pgstrata.store.interruptible import interruptible
         from pgstrata.store.views import MEMORY
 
         names = ", ".join(map(identifier, columns)) or "*"
