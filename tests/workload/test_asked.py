@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.server.features import Features
 from pgstrata.server.find.acquire import acquire
-from pgstrata.tpcds.dialect import understood_by
+from pgstrata.tpc.dialect import understood_by
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.core.options import NotInVersionError

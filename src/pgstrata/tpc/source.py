@@ -1,4 +1,4 @@
-"""What DuckDB's TPC-DS extension knows: tables, columns and the texts of the queries.
+"""What DuckDB's extension of a benchmark knows: tables, columns and the texts of the queries.
 
 Nothing of that is kept in pgstrata: the extension is a package of its own, loaded from the file it
 brings, without a network.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgstrata.errors import UsageError
+from pgstrata.sql_text import literal
+from pgstrata.tpc.benchmark import Benchmark
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,35 +28,37 @@ class TableColumn:
     type: str
 
 
-def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
+def load_extension(connection: duckdb.DuckDBPyConnection, benchmark: Benchmark) -> None:
     """Raises UsageError where DuckDB and the extension are of different releases."""
     import duckdb  # other workloads do without
-    import duckdb_extension_tpcds
 
+    name = benchmark.name
+    package = Path(str(import_module(f"duckdb_extension_{name}").__file__)).parent
     release = f"v{duckdb.__version__}"
-    file = Path(duckdb_extension_tpcds.__file__).parent / "extensions" / release / "tpcds.duckdb_extension"
+    file = package / "extensions" / release / f"{name}.duckdb_extension"
     try:
-        connection.execute(f"LOAD '{str(file).replace(chr(39), chr(39) * 2)}'")
+        connection.execute(f"LOAD {literal(str(file))}")
     except duckdb.Error as error:
         raise UsageError(
-            f"DuckDB {duckdb.__version__} cannot load its TPC-DS extension: {str(error).splitlines()[0]}",
-            "install both in one release: pip install duckdb==1.5.5 duckdb-extension-tpcds==1.5.5",
+            f"DuckDB {duckdb.__version__} cannot load its {benchmark.title} extension: "
+            f"{str(error).splitlines()[0]}",
+            f"install both in one release: pip install duckdb==1.5.5 duckdb-extension-{name}==1.5.5",
         ) from error
 
 
-def _connected() -> duckdb.DuckDBPyConnection:
+def _connected(benchmark: Benchmark) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect(":memory:")
-    load_extension(connection)
+    load_extension(connection, benchmark)
     return connection
 
 
 @cache
-def tables() -> dict[str, tuple[TableColumn, ...]]:
-    """The 24 tables by name, columns in their order."""
-    with _connected() as connection:
-        connection.execute("CALL dsdgen(sf = 0)")
+def tables(benchmark: Benchmark) -> dict[str, tuple[TableColumn, ...]]:
+    """The tables by name, columns in their order."""
+    with _connected(benchmark) as connection:
+        connection.execute(f"CALL {benchmark.empty_tables}(sf = 0)")
         rows = connection.execute(
             "SELECT table_name, column_name, data_type FROM information_schema.columns "
             "ORDER BY table_name, ordinal_position"
@@ -65,8 +70,10 @@ def tables() -> dict[str, tuple[TableColumn, ...]]:
 
 
 @cache
-def queries() -> dict[int, str]:
+def queries(benchmark: Benchmark) -> dict[int, str]:
     """The texts of the queries by number, without the semicolon at their end."""
-    with _connected() as connection:
-        rows = connection.execute("SELECT query_nr, query FROM tpcds_queries() ORDER BY query_nr").fetchall()
+    with _connected(benchmark) as connection:
+        rows = connection.execute(
+            f"SELECT query_nr, query FROM {benchmark.name}_queries() ORDER BY query_nr"
+        ).fetchall()
     return {int(number): str(text).strip().rstrip(";") for number, text in rows}
