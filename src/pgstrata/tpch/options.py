@@ -1,0 +1,35 @@
+"""Options of TPC-H."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pgstrata.tpc.options import TpcOptions
+from pgstrata.tpch.schema import TPCH
+
+
+class TpchOptions(TpcOptions):
+    """Options of TPC-H."""
+
+    QUERIES: ClassVar[int] = TPCH.queries
+
+    refresh: bool = Field(
+        True, description="RF1 (inserts orders) before the power run and RF2 (deletes as many) after it"
+    )
+    indexes: Literal["keys", "primary", "none"] = Field(
+        "keys",
+        description=(
+            "`keys`: primary keys and an index on the columns of each foreign key; `primary`: primary keys"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _refreshable(self) -> Self:
+        if self.refresh and self.passes and self.indexes == "none":
+            raise ValueError(
+                "the refresh functions find orders by their keys: set `refresh = false`, "
+                'or `indexes = "primary"`'
+            )
+        return self
