@@ -22,20 +22,19 @@ class TpcOptions(WorkloadOptions):
         description="seconds a query may take; a cancelled query counts twice that",
     )
     passes: int = Field(
-        1, ge=0, le=100, description="times the power run (one stream) executes each query; 0: no power run"
+        1, ge=0, le=100, description="times the power run (one stream) executes each query; 0: none"
     )
     streams: int = Field(
         2,
         ge=0,
         le=100,
-        description="connections of the throughput run, each with its own order; 0: no throughput run",
+        description="connections of the throughput run, each with its own order; 0: none",
     )
     warmup: int = Field(0, ge=0, le=100, description="passes over the queries before those that are measured")
     plans: Literal["analyze", "estimate", "none"] = Field(
         "analyze",
         description=(
-            "keeps the plan of each query: executed once more with buffers before the measured "
-            "passes, only planned, or not at all"
+            "keeps the plan of each query: executed once more, with buffers, only planned, or not at all"
         ),
     )
     answers: bool = Field(True, description="compares each answer with that of DuckDB on the same data")

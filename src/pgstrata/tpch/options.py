@@ -15,14 +15,10 @@ class TpchOptions(TpcOptions):
 
     QUERIES: ClassVar[int] = TPCH.queries
 
-    refresh: bool = Field(
-        True, description="RF1 (inserts orders) before the power run and RF2 (deletes as many) after it"
-    )
+    refresh: bool = Field(True, description="RF1 before the power run, RF2 after it")
     indexes: Literal["keys", "primary", "none"] = Field(
         "keys",
-        description=(
-            "`keys`: primary keys and an index on the columns of each foreign key; `primary`: primary keys"
-        ),
+        description=("`keys`: primary keys, and columns of foreign keys; `primary`: primary keys"),
     )
 
     @model_validator(mode="after")

@@ -43,7 +43,7 @@ class Tpch:
     """TPC-H: 8 tables, 22 analytical queries, two refresh functions."""
 
     name = TPCH.name
-    summary = "TPC-H: load in timed phases, 22 analytical queries between RF1 and RF2, plans, checked answers"
+    summary = "TPC-H: 22 analytical queries between both refresh functions, as TPC-DS otherwise"
     Options = TpchOptions
     scales: Mapping[str, Mapping[str, Any]] = {
         "count": {"scale": 0.01, "streams": 0, "plans": "none", "answers": False},
