@@ -32,8 +32,10 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
-from pgstrata.tpcds import data, reference, schema, source
-from pgstrata.tpcds.options import TpcdsOptions, numbers_in
+from pgstrata.tpc import data, load, reference, source
+from pgstrata.tpc.options import numbers_in
+from pgstrata.tpcds.options import TpcdsOptions
+from pgstrata.tpcds.schema import TPCDS
 from pgstrata.tpcds.steps import Tpcds
 from pgstrata.workload.core.language import Step
 
@@ -95,18 +97,18 @@ class Memory:
 
 def empty_tables(cluster: Cluster) -> None:
     with cluster.connect() as connection:
-        for table in source.tables():
+        for table in source.tables(TPCDS):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
-        for statement in schema.create():
+        for statement in load.create(TPCDS):
             connection.execute(statement.encode())
         connection.execute("CHECKPOINT")
 
 
 def by_pgstrata(cluster: Cluster, options: TpcdsOptions) -> tuple[float, float]:
     """Seconds to generate, seconds to load."""
-    shutil.rmtree(data.folder(options.scale), ignore_errors=True)
+    shutil.rmtree(data.folder(TPCDS, options.scale), ignore_errors=True)
     begun = time.monotonic()
-    data.make(options.scale)
+    data.make(TPCDS, options.scale)
     generated = time.monotonic() - begun
     (step,) = [p for p in Tpcds().phases(options, NEWEST) if isinstance(p, Step) and p.name == "copy"]
     with Driver(driver_spec(step, cluster.connection("postgres"), 1, "auto")) as driver:
@@ -124,10 +126,10 @@ def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:
     def one(tables: list[str]) -> None:
         with cluster.connect() as connection:
             for table in tables:
-                path = data.file(options.scale, table)
+                path = data.file(TPCDS, options.scale, table)
                 connection.execute(f"COPY {table} FROM '{path}' WITH (DELIMITER '|', NULL '')".encode())
 
-    shares = schema.spread_tables(connections, lambda table: [table])
+    shares = load.spread_tables(TPCDS, connections, lambda table: [table])
     begun = time.monotonic()
     with ThreadPoolExecutor(len(shares)) as pool:
         for future in [pool.submit(one, share) for share in shares]:
@@ -169,7 +171,7 @@ def main() -> None:
                     own, its = own_cpu_seconds() - before[0], server_cpu_seconds(cluster) - before[1]
                     cpu[side] = own + its
                     print(f"  {side}: CPU {own:.1f} s, the server's {its:.1f} s")
-                about = data.about(options.scale)
+                about = data.about(TPCDS, options.scale)
                 assert about is not None
                 print(f"pgstrata {seconds['pgstrata']:.1f} s, {about['raw_bytes'] / 1e6:.0f} MB")
                 for side, what in (("copy", "one connection"), ("spread", "as many connections")):
@@ -179,9 +181,10 @@ def main() -> None:
                         f"{cpu['pgstrata'] / cpu[side]:.2f} of CPU"
                     )
         if arguments.answers:
+            numbers = numbers_in(arguments.answers, TPCDS.queries)
             with Memory("of the answers"):
-                reference.make(options.scale, numbers_in(arguments.answers), print)
-            found = [n for n in numbers_in(arguments.answers) if reference.answer(options.scale, n)]
+                reference.make(TPCDS, options.scale, numbers, print)
+            found = [n for n in numbers if reference.answer(TPCDS, options.scale, n)]
             print(f"answered: {' '.join(map(str, found))}")
 
 

@@ -52,11 +52,12 @@ def test_what_a_capability_names_is_in_its_package(package: str) -> None:
 
 
 def test_every_package_is_of_the_core_or_a_capability() -> None:
+    """Or shared by capabilities."""
     (core,) = (c for c in CONTRACTS if c["name"] == "The core imports no capability")
     folder = Path(pgstrata.__file__).parent
     here = {f"pgstrata.{p.stem}" for p in folder.iterdir() if not p.name.startswith(("_", "py."))}
     assert set(core["source_modules"]) | set(core["forbidden_modules"]) == here
-    assert set(core["forbidden_modules"]) == {*CAPABILITIES, "pgstrata.capabilities"}
+    assert set(core["forbidden_modules"]) == {*CAPABILITIES, "pgstrata.capabilities", "pgstrata.tpc"}
 
 
 def test_commands_of_the_core_come_first() -> None:

@@ -12,6 +12,7 @@ CAPABILITIES = (
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",
+    "pgstrata.tpch",
     "pgstrata.fulltext",
     "pgstrata.vector",
 )

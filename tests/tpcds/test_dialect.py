@@ -8,9 +8,10 @@ import duckdb
 import pytest
 
 from pgstrata.server.features import Features
-from pgstrata.tpcds.answering import reckon_as_postgres
-from pgstrata.tpcds.dialect import understood_by
-from pgstrata.tpcds.source import load_extension, queries
+from pgstrata.tpc.answering import reckon_as_postgres
+from pgstrata.tpc.dialect import understood_by
+from pgstrata.tpc.source import load_extension, queries
+from pgstrata.tpcds.schema import TPCDS
 
 
 def meaning(connection: duckdb.DuckDBPyConnection, text: str) -> str:
@@ -77,7 +78,7 @@ def test_a_standard_deviation_has_its_old_name() -> None:
 def test_every_query_means_the_same_to_an_old_version() -> None:
     changed = 0
     with duckdb.connect(":memory:") as connection:
-        for number, text in queries().items():
+        for number, text in queries(TPCDS).items():
             old, joined = understood_by(text, Features(80300)), understood_by(text, Features(90000))
             changed += old != joined
             assert meaning(connection, old) == meaning(connection, joined), number
@@ -88,10 +89,10 @@ def test_every_query_means_the_same_to_an_old_version() -> None:
 def test_every_query_has_the_same_answer_in_old_words() -> None:
     changed = 0
     with duckdb.connect(":memory:", config={"threads": 2}) as connection:
-        load_extension(connection)
+        load_extension(connection, TPCDS)
         connection.execute("CALL dsdgen(sf = 0.01)")
         reckon_as_postgres(connection)
-        for number, text in queries().items():
+        for number, text in queries(TPCDS).items():
             old = understood_by(text, Features(70430))
             if old == text or "ROLLUP" in text.upper():
                 continue

@@ -11,22 +11,24 @@ import pytest
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.tpcds import data, schema
+from pgstrata.tpc import data
+from pgstrata.tpc.source import tables
+from pgstrata.tpcds import schema
 from pgstrata.tpcds.options import TpcdsOptions
-from pgstrata.tpcds.source import tables
+from pgstrata.tpcds.schema import TPCDS
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from support.queries import digested, step_of, until
 from support.steps import database
 
-TPCDS = catalog.find("tpcds")
+WORKLOAD = catalog.find("tpcds")
 QUERIES = "3 7 9 19 42 52 55 98"
 SCALE = 0.01
 
 
 def phases(**options: Any) -> list[Phase]:
     chosen = {"scale": SCALE, "queries": QUERIES, "streams": 2, "time_limit": 60, **options}
-    return TPCDS.phases(TpcdsOptions.model_validate(chosen), NEWEST)
+    return WORKLOAD.phases(TpcdsOptions.model_validate(chosen), NEWEST)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +41,9 @@ def loaded(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
 
 
 def test_every_row_of_the_generator_is_loaded(loaded: psycopg.Connection[Any]) -> None:
-    about = data.about(SCALE)
+    about = data.about(TPCDS, SCALE)
     assert about is not None
-    for table in tables():
+    for table in tables(TPCDS):
         row = loaded.execute(f"SELECT count(*) FROM {table}").fetchone()
         assert row == (about["tables"][table]["rows"],), table
 
@@ -59,7 +61,7 @@ def test_values_are_in_their_columns(loaded: psycopg.Connection[Any]) -> None:
 
 def test_indexes_and_statistics_are_there(loaded: psycopg.Connection[Any]) -> None:
     rows = loaded.execute("SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'").fetchall()
-    for table in tables():
+    for table in tables(TPCDS):
         own = [definition for name, definition in rows if name == table]
         assert len(own) == 1 + len(schema.joined_columns(table))
         assert any(definition.endswith(f"({', '.join(schema.primary_key(table))})") for definition in own)

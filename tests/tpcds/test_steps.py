@@ -18,15 +18,18 @@ from pgstrata.driver.message import document
 from pgstrata.errors import ServerError
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.features import NEWEST
-from pgstrata.tpcds import answering, data, reference, schema
-from pgstrata.tpcds.compare import RightAnswer, close, compare
-from pgstrata.tpcds.options import TpcdsOptions, numbers_in
-from pgstrata.tpcds.source import queries, tables
+from pgstrata.tpc import answering, data, load, reference
+from pgstrata.tpc.compare import RightAnswer, close, compare
+from pgstrata.tpc.options import numbers_in
+from pgstrata.tpc.source import queries, tables
+from pgstrata.tpcds import schema
+from pgstrata.tpcds.options import TpcdsOptions
+from pgstrata.tpcds.schema import TPCDS
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
 from pgstrata.workload.core.recorded import rows_from, rows_of
 
-TPCDS = catalog.find("tpcds")
+WORKLOAD = catalog.find("tpcds")
 
 # --- options ----------------------------------------------------------------------------------
 
@@ -41,7 +44,7 @@ TPCDS = catalog.find("tpcds")
     ],
 )
 def test_queries_are_chosen_by_number(text: str, numbers: list[int]) -> None:
-    assert numbers_in(text) == numbers
+    assert numbers_in(text, TPCDS.queries) == numbers
 
 
 @pytest.mark.parametrize("text", ["0", "100", "5-3", "x", "", "1-", "1;2", "१"])
@@ -53,7 +56,7 @@ def test_what_is_no_query_is_refused(text: str) -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_numbers_or_refused(text: str) -> None:
     try:
-        found = numbers_in(text)
+        found = numbers_in(text, TPCDS.queries)
     except ValueError:
         return
     assert found == sorted(set(found))
@@ -64,7 +67,7 @@ def test_any_text_is_numbers_or_refused(text: str) -> None:
 
 
 def test_rows_are_copied_by_a_statement_that_every_version_understands() -> None:
-    assert schema.copy("item") == "COPY item FROM STDIN WITH DELIMITER '|' NULL ''"
+    assert load.copy("item") == "COPY item FROM STDIN WITH DELIMITER '|' NULL ''"
 
 
 cells = st.lists(st.text("ab12. ", max_size=5), min_size=1, max_size=4)
@@ -84,7 +87,7 @@ def test_a_disk_that_is_too_small_is_named_before_anything_is_made(
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
     with pytest.raises(ServerError, match=r" free, the data needs about 10\.\d TiB") as raised:
-        data.make(10_000)
+        data.make(TPCDS, 10_000)
     assert "smaller scale" in raised.value.hint
     assert list((tmp_path / "tpcds").iterdir()) == []
 
@@ -93,13 +96,13 @@ def test_a_disk_that_is_too_small_is_named_before_anything_is_made(
 
 
 def test_tables_and_queries_come_from_the_extension() -> None:
-    assert len(tables()) == 24
-    assert sorted(queries()) == list(range(1, 100))
-    assert all(text.rstrip()[-1] != ";" for text in queries().values())
+    assert len(tables(TPCDS)) == 24
+    assert sorted(queries(TPCDS)) == list(range(1, 100))
+    assert all(text.rstrip()[-1] != ";" for text in queries(TPCDS).values())
 
 
 def test_every_table_has_a_key_of_its_own_columns() -> None:
-    for table, columns in tables().items():
+    for table, columns in tables(TPCDS).items():
         names = [c.name for c in columns]
         assert set(schema.primary_key(table)) <= set(names)
         assert set(schema.joined_columns(table)) <= set(names)
@@ -116,14 +119,14 @@ def test_every_table_has_a_key_of_its_own_columns() -> None:
 
 @pytest.mark.parametrize("connections", [1, 2, 5, 24])
 def test_every_table_is_loaded_once_whatever_the_connections(connections: int) -> None:
-    shares = schema.spread_tables(connections, lambda table: [table])
-    assert sorted(t for share in shares for t in share) == sorted(tables())
+    shares = load.spread_tables(TPCDS, connections, lambda table: [table])
+    assert sorted(t for share in shares for t in share) == sorted(tables(TPCDS))
     assert len(shares) == connections
     assert all(shares)
 
 
 def phases(**options: Any) -> list[Any]:
-    return TPCDS.phases(TpcdsOptions(scale=0.01, **options), NEWEST)
+    return WORKLOAD.phases(TpcdsOptions(scale=0.01, **options), NEWEST)
 
 
 def names(**options: Any) -> list[str]:
@@ -158,7 +161,7 @@ def test_texts_reach_the_driver_as_they_are() -> None:
     (step,) = [p for p in phases(queries="36", passes=2) if p.name == "power"]
     assert isinstance(step, Step)
     ops = document(step.spec())["roles"][0]["scripts"][0]["ops"]
-    assert [op["sql"] for op in ops] == [[queries()[36]]] * 2
+    assert [op["sql"] for op in ops] == [[queries(TPCDS)[36]]] * 2
 
 
 # --- what counts ------------------------------------------------------------------------------
@@ -327,11 +330,11 @@ def test_duckdb_reckons_as_postgres_does(small: Any) -> None:
 
 def test_an_answer_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
-    folder = reference.folder(1)
+    folder = reference.folder(TPCDS, 1)
     folder.mkdir(parents=True)
     (folder / "q01.json").write_text(json.dumps({"error": "Out of Memory"}))
     (folder / "q02.json").write_text('{"rows": [["1"')
-    assert [reference.answer(1, n) for n in (1, 2, 3)] == [None, None, None]
+    assert [reference.answer(TPCDS, 1, n) for n in (1, 2, 3)] == [None, None, None]
 
 
 @pytest.mark.program
@@ -339,10 +342,12 @@ def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
     generate = data._generate
     monkeypatch.setattr(
-        data, "_generate", lambda scale, table, to, check: generate(scale, table, Path("/dev/full"), check)
+        data,
+        "_generate",
+        lambda one, scale, table, to, check: generate(one, scale, table, Path("/dev/full"), check),
     )
     with pytest.raises(ServerError, match="became full") as raised:
-        data.make(0.01)
+        data.make(TPCDS, 0.01)
     assert "PGSTRATA_CACHE" in raised.value.hint
     assert list((tmp_path / "tpcds").iterdir()) == []
 
@@ -352,12 +357,12 @@ def test_what_a_killed_generator_left_is_removed_and_damage_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
-    monkeypatch.setattr(data, "tables", lambda: {"reason": (), "income_band": ()})
+    monkeypatch.setattr(data, "tables", lambda one: {"reason": (), "income_band": ()})
     dead = tmp_path / "tpcds" / ".sf0.01-x.building-999999999"
     dead.mkdir(parents=True)
-    (data.folder(0.01)).mkdir()  # whole folders say what is in them, and this one does not
-    made = data.make(0.01)
+    (data.folder(TPCDS, 0.01)).mkdir()  # whole folders say what is in them, and this one does not
+    made = data.make(TPCDS, 0.01)
     assert made["tables"]["income_band"]["rows"] == 20
-    assert data.file(0.01, "income_band").read_text().splitlines()[0] == "1|0|10000"
-    assert [p.name for p in (tmp_path / "tpcds").iterdir()] == [data.folder(0.01).name]
-    assert data.make(0.01, check=lambda: pytest.fail("made twice")) == made
+    assert data.file(TPCDS, 0.01, "income_band").read_text().splitlines()[0] == "1|0|10000"
+    assert [p.name for p in (tmp_path / "tpcds").iterdir()] == [data.folder(TPCDS, 0.01).name]
+    assert data.make(TPCDS, 0.01, check=lambda: pytest.fail("made twice")) == made

@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.server.features import Features
 from pgstrata.server.find.acquire import acquire
-from pgstrata.tpcds.dialect import understood_by
+from pgstrata.tpc.dialect import understood_by
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.core.options import NotInVersionError
@@ -37,7 +37,7 @@ def test_keys_of_partitions_are_those_the_server_has(name: str) -> None:
 @pytest.mark.server
 def test_an_old_number_takes_nothing_away() -> None:
     late = calling_itself("17", 70400)
-    for name in ("insert", "sysbench", "pgbench", "fulltext", "vector", "tpcds"):
+    for name in ("insert", "sysbench", "pgbench", "fulltext", "vector", "tpcds", "tpch"):
         assert phases(name, late)
     query = "SELECT concat(a, b) c, stddev_samp(d) e FROM t ORDER BY 1 NULLS FIRST"
     assert understood_by(query, late) == query

@@ -50,6 +50,10 @@ UNUSUAL: dict[str, list[dict[str, Any]]] = {
             "plans": "none",
         },
     ],
+    "tpch": [
+        {"passes": 2, "streams": 3, "warmup": 1, "plans": "estimate", "vacuum": "full"},
+        {"queries": "14", "refresh": False, "indexes": "none", "answers": False, "plans": "none"},
+    ],
     "fulltext": [
         {"clients": 3, "passes": 2, "warmup": 1, "build": "after", "indexes": "gist gin"},
         {"build": "before", "indexes": "gin", "language": "simple", "query_count": 1, "clients": 5},

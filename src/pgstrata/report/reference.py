@@ -252,7 +252,7 @@ VIEWS = {
     "lateness": "a row per second of a replay: statements sent, and how late the replay was",
     "statements": "a row per statement of a replay and round (`part`, from 1; 0: not in turns); seconds "
     "from sending to the whole answer",
-    "queries": "a row per execution in `tpcds`, `fulltext` and `custom`; `stream` counts connections, "
+    "queries": "a row per execution of a recorded query; `stream` counts connections, "
     "`execution` passes; `seconds` is twice the limit where `timed_out`; `answer` is `same`, `different`,"
     " `not run` or null; bytes are known in steps that explain",
     "lag": "how far a replica was behind, the largest of each second; `lag_seconds` is null before 10",

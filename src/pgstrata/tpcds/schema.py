@@ -7,11 +7,9 @@ fact tables are identified by an item and the number of a ticket or an order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
 
-from pgstrata.tpcds.source import TableColumn, tables
-from pgstrata.workload.core.shares import spread
+from pgstrata.tpc.benchmark import Benchmark
+from pgstrata.tpc.source import tables
 
 FACTS = (
     "store_sales", "catalog_sales", "web_sales", "inventory", "store_returns", "catalog_returns",
@@ -22,27 +20,25 @@ FACTS = (
 _JOINED = re.compile(r"_(sold_date|returned_date|date|item|customer|bill_customer|ship_customer)_sk$")
 _NUMBER = re.compile(r"_(ticket|order)_number$")
 
-# The largest tables and their share of the raw data; the others are small beside them.
-_WEIGHTS = {
-    "store_sales": 36.0, "catalog_sales": 27.0, "inventory": 22.0, "web_sales": 13.0,
-    "customer_demographics": 7.0, "store_returns": 3.0, "catalog_returns": 2.0, "customer": 1.2,
-    "date_dim": 1.0, "web_returns": 1.0,
-}  # fmt: skip
-
-T = TypeVar("T")
-
-
-def create() -> list[str]:
-    """One CREATE TABLE for each table."""
-    return [
-        f"CREATE TABLE {table} ({', '.join(f'{c.name} {c.type}' for c in columns)})"
-        for table, columns in tables().items()
-    ]
+TPCDS = Benchmark(
+    name="tpcds",
+    title="TPC-DS",
+    empty_tables="dsdgen",
+    queries=99,
+    query_seconds=400.0,
+    fixed_bytes=120e6,  # the small tables have the same size at every scale
+    scaled_bytes=1.15e9,
+    weights={
+        "store_sales": 36.0, "catalog_sales": 27.0, "inventory": 22.0, "web_sales": 13.0,
+        "customer_demographics": 7.0, "store_returns": 3.0, "catalog_returns": 2.0, "customer": 1.2,
+        "date_dim": 1.0, "web_returns": 1.0,
+    },
+)  # fmt: skip
 
 
 def primary_key(table: str) -> list[str]:
     """The columns that identify a row."""
-    columns = [c.name for c in tables()[table]]
+    columns = [c.name for c in tables(TPCDS)[table]]
     if table == "inventory":
         return columns[:3]
     if table in FACTS:
@@ -56,7 +52,7 @@ def joined_columns(table: str) -> list[str]:
     if table not in FACTS:
         return []
     first = primary_key(table)[0]
-    return [c.name for c in tables()[table] if _JOINED.search(c.name) and c.name != first]
+    return [c.name for c in tables(TPCDS)[table] if _JOINED.search(c.name) and c.name != first]
 
 
 def indexes(table: str, which: str) -> list[str]:
@@ -67,20 +63,3 @@ def indexes(table: str, which: str) -> list[str]:
     if which == "keys":
         made += [f"CREATE INDEX {table}_{c} ON {table} ({c})" for c in joined_columns(table)]
     return made
-
-
-def copy(table: str) -> str:
-    """The COPY that takes the generator's rows, as every version understands it: options in parentheses came
-    in 9.0."""
-    return f"COPY {table} FROM STDIN WITH DELIMITER '|' NULL ''"
-
-
-def spread_tables(connections: int, of: Callable[[str], Sequence[T]]) -> list[list[T]]:
-    """What `of` says of each table, over connections."""
-    shares = spread(list(tables()), connections, lambda table: _WEIGHTS.get(table, 0.1))
-    return [[piece for table in share for piece in of(table)] for share in shares]
-
-
-def types(columns: Sequence[TableColumn]) -> str:
-    """The columns as DuckDB's readers take them: {'name': 'TYPE', …}."""
-    return "{" + ", ".join(f"'{c.name}': '{c.type}'" for c in columns) + "}"

@@ -66,6 +66,17 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stderr
 
 
+def test_short_rounds_end_by_the_clock(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """Here 30 rounds would fill `max_seconds`, and each takes as long as a server's start."""
+    more = 'turns = "rounds"\nuntil = "verdict"\nmax_seconds = 0.6\nmargin = 0.0001'
+    file = write(place, pg17, ["update-index"], more=more, writes=0.01)
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in by_variant(place).values():
+        (step,) = (step for step in run["steps"] if step["name"] == "update-index")
+        assert 10 <= len(step["slices"]) < 20
+
+
 @pytest.mark.parametrize("variants", range(1, 13))
 def test_the_order_of_turns_is_balanced(variants: int) -> None:
     """Over as many blocks as there are variants each begins one, and all have come at the same mean time."""

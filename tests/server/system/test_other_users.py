@@ -24,7 +24,8 @@ from pgstrata.server.system.account import server_account
 from pgstrata.server.system.guard import MARKER, clear_leftovers
 from pgstrata.server.system.running import processes_of
 from pgstrata.store import Results
-from pgstrata.tpcds import data
+from pgstrata.tpc import data
+from pgstrata.tpcds.schema import TPCDS
 from support.program import Program
 from support.users import STRANGER, needs_root, shell_as
 
@@ -284,7 +285,7 @@ def test_data_that_others_may_have_put_into_the_cache_is_not_used(
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
     uses: dict[str, Callable[[], object]] = {
-        "tpcds": lambda: data.about(0.01),
+        "tpcds": lambda: data.about(TPCDS, 0.01),
         "corpus": lambda: synthetic(Synthetic(messages=10, seed=1)),
     }
     for name, use in uses.items():

@@ -73,13 +73,19 @@ def page() -> str:
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(Workload))
     parts.append(MIDDLE)
+    shared: dict[type[BaseModel], str] = {WorkloadOptions: ""}
     for name in catalog.own_names():
         workload = catalog.find(name)
         parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
         parts.append("| scale | options |\n|---|---|\n" if workload.scales else "")
         for scale, values in workload.scales.items():
             parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
-        parts.append("\n" * bool(workload.scales) + _table(workload.Options, WorkloadOptions))
+        parts.append("\n" * bool(workload.scales))
+        base = workload.Options.__bases__[0]
+        if (first := shared.setdefault(base, name)) and first != name:
+            parts.append(f"The keys of `{first}`, but:\n\n" + _table(workload.Options, base))
+        else:
+            parts.append(_table(workload.Options, WorkloadOptions))
         for key, inner in _inner_tables(workload.Options):
             parts.append(f"\n#### `{key}` of `{name}`\n\n" + _table(inner))
     return "".join(parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,9 +13,15 @@ from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.layout import draw
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.turns.participant import Participant, known
+from pgstrata.stats.sequential import FIRST
 from pgstrata.store.record import TurnKind
 from pgstrata.turns.model import order_of_pair
+from pgstrata.turns.table import KINDS
 from pgstrata.workload.core.language import Step
+
+ROUNDS_BY_THE_CLOCK = 5
+"""Rounds may take so many times `max_seconds` by the clock: where a step is short, nearly all of that is
+putting the snapshot back and starting the server."""
 
 
 class Group:
@@ -30,6 +38,8 @@ class Group:
         """Response times that have verdicts of their own."""
         self.is_alike = laid_out_alike(self.variants)
         """Whether the memory of all servers lies at the same places."""
+        self._deadline = math.inf
+        """Of the present step, by the clock."""
 
     # --- all of them --------------------------------------------------------------------------
 
@@ -89,6 +99,9 @@ class Group:
         if step.seconds is not None:
             step = replace(step, seconds=longest(step, self.settings, len(self.here)) * rounds)
         self.progress.step_begins(step)
+        self._deadline = math.inf
+        if self.settings.until == "verdict" and KINDS[turns].from_snapshot:
+            self._deadline = time.monotonic() + ROUNDS_BY_THE_CLOCK * self.settings.max_seconds
         for participant in self.here:
             participant.begin(parts, turns)
 
@@ -104,6 +117,8 @@ class Group:
             return False
         if self.settings.until == "time" or not done:
             return done < count
+        if done >= FIRST and time.monotonic() >= self._deadline:
+            return False
         return self.used_seconds() < self.settings.max_seconds and not (may_end and self.known())
 
     def used_seconds(self) -> float:

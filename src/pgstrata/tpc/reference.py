@@ -18,8 +18,9 @@ from pgstrata.files.disk import read_regular
 from pgstrata.files.ownership import own_folder
 from pgstrata.server.find.cache import ADVICE
 from pgstrata.server.system.process import start
-from pgstrata.tpcds import data
-from pgstrata.tpcds.compare import RightAnswer
+from pgstrata.tpc import data
+from pgstrata.tpc.benchmark import Benchmark
+from pgstrata.tpc.compare import RightAnswer
 
 METHOD = 2
 """Of asking: answers of another one are not used any more."""
@@ -28,39 +29,43 @@ MOST_BYTES = 64 << 20
 """Of the file of an answer."""
 
 
-def folder(scale: float) -> Path:
-    return data.folder(scale) / f"answers{METHOD}-duckdb{version('duckdb')}"
+def folder(benchmark: Benchmark, scale: float) -> Path:
+    return data.folder(benchmark, scale) / f"answers{METHOD}-duckdb{version('duckdb')}"
 
 
-def place(scale: float, number: int) -> Path:
+def place(benchmark: Benchmark, scale: float, number: int, state: str) -> Path:
     """The file of an answer, which is there once it is known."""
-    return folder(scale) / f"q{number:02d}.json"
+    return folder(benchmark, scale) / f"q{number:02d}{state and '-' + state}.json"
 
 
-def answer(scale: float, number: int) -> RightAnswer | None:
-    """DuckDB's answer; None where it has none."""
+def answer(benchmark: Benchmark, scale: float, number: int, state: str = "") -> RightAnswer | None:
+    """DuckDB's answer; None where it has none. state: what has changed the generator's rows before; empty:
+    nothing."""
     try:
-        return json_as(read_regular(place(scale, number), MOST_BYTES), RightAnswer)
+        return json_as(read_regular(place(benchmark, scale, number, state), MOST_BYTES), RightAnswer)
     except (OSError, BoundError):
         return None
 
 
 def make(
+    benchmark: Benchmark,
     scale: float,
     numbers: Sequence[int],
     say: Callable[[str], None] = lambda text: None,
     check: Callable[[], None] = lambda: None,
+    state: str = "",
 ) -> None:
     """Computes the answers that are not there yet. One that fails is kept as failed."""
-    missing = _missing(scale, numbers)
+    missing = _missing(benchmark, scale, numbers, state)
     if not missing:
         return
-    say(f"  asking DuckDB for {len(missing)} answers (kept in {folder(scale)})")
-    own_folder(folder(scale), "the cache", advice=ADVICE, mode=0o755, roots=True)
-    with building(folder(scale) / "duckdb") as work:
+    kept = folder(benchmark, scale)
+    say(f"  asking DuckDB for {len(missing)} answers (kept in {kept})")
+    own_folder(kept, "the cache", advice=ADVICE, mode=0o755, roots=True)
+    with building(kept / "duckdb") as work:
         while missing:
-            failure = _run([f"{scale:g}", str(work), *map(str, missing)], check)
-            left = _missing(scale, numbers)
+            failure = _run(benchmark, [f"{scale:g}", str(work), state, *map(str, missing)], check)
+            left = _missing(benchmark, scale, numbers, state)
             if failure is not None or left == missing:
                 # Unchecked answers are no reason to measure nothing.
                 say(f"  DuckDB did not answer, so {len(left)} answers stay unchecked: {failure}")
@@ -68,13 +73,13 @@ def make(
             missing = left
 
 
-def _missing(scale: float, numbers: Sequence[int]) -> list[int]:
-    return [n for n in numbers if not place(scale, n).exists()]
+def _missing(benchmark: Benchmark, scale: float, numbers: Sequence[int], state: str) -> list[int]:
+    return [n for n in numbers if not place(benchmark, scale, n, state).exists()]
 
 
-def _run(arguments: Sequence[str], check: Callable[[], None]) -> str | None:
-    """Runs `answering`; the last line that it said where it failed."""
-    command = [sys.executable, "-P", "-m", "pgstrata.tpcds.answering", *arguments]
+def _run(benchmark: Benchmark, arguments: Sequence[str], check: Callable[[], None]) -> str | None:
+    """Runs `answering` of the benchmark's package; the last line that it said where it failed."""
+    command = [sys.executable, "-P", "-m", f"pgstrata.{benchmark.name}.answering", *arguments]
     said: str
     with start(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

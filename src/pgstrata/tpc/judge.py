@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.judge.common_queries import rate_of_queries
-from pgstrata.tpcds import reference
-from pgstrata.tpcds.compare import RightAnswer, compare
+from pgstrata.tpc import reference
+from pgstrata.tpc.benchmark import Benchmark
+from pgstrata.tpc.compare import RightAnswer, compare
 from pgstrata.workload.core.language import Digest
 from pgstrata.workload.core.recorded import rows_from, rows_of
 
 
 def judge(
-    scale: float, time_limit: float, *, answers: bool
+    benchmark: Benchmark, scale: float, time_limit: float, *, answers: bool, state: str = ""
 ) -> Callable[[Sequence[StatementDone], Path], Digest]:
-    """The digest of a power or throughput run."""
+    """The digest of a power or throughput run. state: of the data, as `reference.answer` has it."""
 
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, time_limit)
         if answers:
-            verdicts = _Verdicts(scale)
+            verdicts = _Verdicts(benchmark, scale, state)
             for row, event in zip(rows, events, strict=True):
                 row["answer"] = verdicts.of(row, folder / str(event.result))
         return Digest(rows, rate=rate_of_queries(rows))
@@ -33,8 +35,8 @@ def judge(
 class _Verdicts:
     """Verdicts on results; equal ones are read and compared once."""
 
-    def __init__(self, scale: float) -> None:
-        self._scale = scale
+    def __init__(self, benchmark: Benchmark, scale: float, state: str) -> None:
+        self._answer = partial(reference.answer, benchmark, scale, state=state)
         self._right: dict[str, RightAnswer | None] = {}
         self._known: dict[tuple[str, str], str] = {}
 
@@ -43,7 +45,7 @@ class _Verdicts:
         if digest is None:
             return "not run"
         if query not in self._right:
-            self._right[query] = reference.answer(self._scale, int(query.removeprefix("q")))
+            self._right[query] = self._answer(int(query.removeprefix("q")))
         right = self._right[query]
         if right is None:
             return "not run"

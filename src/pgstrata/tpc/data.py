@@ -1,4 +1,4 @@
-"""The rows of TPC-DS: made once for each scale factor by tpcgen-cli, kept in the cache, read by COPY."""
+"""The rows of a benchmark: made once for each scale factor by tpcgen-cli, kept in the cache, read by COPY."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
 from pgstrata.server.find.cache import cache_folder, keeping, use
 from pgstrata.server.system.process import start
-from pgstrata.tpcds.source import INSTALL, tables
-
-FOLDER = "tpcds"
-"""Of the cache."""
+from pgstrata.tpc.benchmark import Benchmark
+from pgstrata.tpc.source import INSTALL, tables
 
 ABOUT = "about.json"
 _CHUNK = 1 << 20
@@ -28,63 +26,63 @@ _CHUNK = 1 << 20
 Json = dict[str, Any]
 
 
-def raw_bytes(scale: float) -> int:
-    """About how many bytes the generator makes: the small tables have the same size at every scale."""
-    return int(120e6 + scale * 1.15e9)
-
-
-def folder(scale: float) -> Path:
+def folder(benchmark: Benchmark, scale: float) -> Path:
     """Where the rows of a scale factor lie; another release of the generator has a folder of its own.
     Raises ServerError where it is not installed."""
     try:
         release = version("tpcgen-cli")
     except PackageNotFoundError as cause:
-        raise _no_generator() from cause
-    return cache_folder(FOLDER) / f"sf{scale:g}-tpcgen{release}"
+        raise _no_generator(benchmark) from cause
+    return cache_folder(benchmark.name) / f"sf{scale:g}-tpcgen{release}{benchmark.edition}"
 
 
-def file(scale: float, table: str) -> Path:
+def file(benchmark: Benchmark, scale: float, table: str) -> Path:
     """The rows of one table, ready for COPY."""
-    return folder(scale) / f"{table}.dat"
+    return folder(benchmark, scale) / f"{table}.dat"
 
 
-def about(scale: float) -> Json | None:
+def about(benchmark: Benchmark, scale: float) -> Json | None:
     """`{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None where the data is not there yet."""
     try:
-        data = json_any(read_small(folder(scale) / ABOUT))
+        data = json_any(read_small(folder(benchmark, scale) / ABOUT))
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None
 
 
 def make(
-    scale: float, say: Callable[[str], None] = lambda text: None, check: Callable[[], None] = lambda: None
+    benchmark: Benchmark,
+    scale: float,
+    say: Callable[[str], None] = lambda text: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Json:
     """Makes the data unless it is there. check: called often, may raise to give up.
 
     It is built in a hidden folder and renamed when whole. Raises ServerError where the disk is too
     small or the generator fails.
     """
-    if there := about(scale):
-        use(folder(scale))
+    if there := about(benchmark, scale):
+        use(folder(benchmark, scale))
         return there
-    final = folder(scale)
-    with keeping(final, "the data", raw_bytes(scale), "take a smaller scale, ") as place:
+    final = folder(benchmark, scale)
+    with keeping(final, "the data", benchmark.raw_bytes(scale), "take a smaller scale, ") as place:
         say(f"  making the data of scale factor {scale:g} (kept in {final})")
         begun = time.monotonic()
         made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
-        for table in tables():
-            made["tables"][table] = _generate(scale, table, place / f"{table}.dat", check)
+        for table in tables(benchmark):
+            made["tables"][table] = _generate(benchmark, scale, table, place / f"{table}.dat", check)
         made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+        if benchmark.more is not None:
+            made |= benchmark.more(place, made, check)
         made["seconds"] = round(time.monotonic() - begun, 3)
         (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
     use(final)
     return made
 
 
-def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
+def _generate(benchmark: Benchmark, scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
     """The rows of one table, as they come out of the generator. Raises ServerError and OSError."""
-    command = [_generator(), "tpcds", "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
+    command = [_generator(benchmark), benchmark.name, "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
     with (
         to.open("wb", buffering=0) as out,
         start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as generator,
@@ -132,13 +130,13 @@ def without_last_delimiter(
     return rows, size
 
 
-def _generator() -> str:
+def _generator(benchmark: Benchmark) -> str:
     beside = Path(sys.executable).parent / "tpcgen-cli"
     found = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
     if found is None:
-        raise _no_generator()
+        raise _no_generator(benchmark)
     return found
 
 
-def _no_generator() -> ServerError:
-    return ServerError("tpcgen-cli, which makes the data of TPC-DS, is not installed", INSTALL)
+def _no_generator(benchmark: Benchmark) -> ServerError:
+    return ServerError(f"tpcgen-cli, which makes the data of {benchmark.title}, is not installed", INSTALL)
