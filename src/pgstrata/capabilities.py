@@ -12,6 +12,7 @@ CAPABILITIES = (
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",
+    "pgstrata.tproc_c",
     "pgstrata.fulltext",
     "pgstrata.vector",
 )
