@@ -13,6 +13,7 @@ CAPABILITIES = (
     "pgstrata.fleet",
     "pgstrata.tpcds",
     "pgstrata.tpch",
+    "pgstrata.tproc_c",
     "pgstrata.fulltext",
     "pgstrata.vector",
 )

@@ -57,12 +57,12 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     let start = compiler.block(spec.start)?;
     let mut programs = Vec::new();
     let mut weights = Vec::new();
-    let mut own_statements = Vec::new();
+    let mut scripts = Vec::new();
     let mut total = 0;
     for script in spec.scripts {
-        let weight = match &script {
-            ScriptSpec::Ops(script) => script.weight,
-            ScriptSpec::Text(script) => script.weight,
+        let (weight, name) = match &script {
+            ScriptSpec::Ops(script) => (script.weight, script.name.clone()),
+            ScriptSpec::Text(script) => (script.weight, script.name.clone()),
         };
         if weight == 0 {
             continue;
@@ -71,7 +71,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         weights.push(total);
         let before = compiler.statements.len();
         programs.push(compiler.script(script)?);
-        own_statements.push(compiler.statements.len() - before);
+        scripts.push((name, compiler.statements.len() - before));
     }
     if programs.is_empty() {
         return Err(Failure::spec(format!("role {} has no script", spec.name)));
@@ -90,7 +90,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         start,
         programs,
         weights,
-        own_statements,
+        scripts,
         statements: compiler.statements,
         copies: compiler.copies,
         counters: compiler.counters,

@@ -287,16 +287,16 @@ pub struct ReplayFailure {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ScriptTotals {
+    pub name: String,
     pub transactions: u64,
     pub errors: u64,
     pub retries: u64,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
     #[schemars(extend("default" = Outcomes::default()))]
     pub outcomes: Outcomes,
-    /// Mean latency in seconds.
-    pub mean: f64,
-    /// Standard deviation of the latency, in seconds.
-    pub stddev: f64,
+    /// HDR histogram of latencies in microseconds, V2 compressed, base64.
+    pub histogram: String,
+    pub latency: Latency,
     /// How many of `statements_by_name` are its own: they follow those of the scripts before it.
     pub statements: usize,
 }

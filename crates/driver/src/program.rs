@@ -137,8 +137,8 @@ pub struct Role {
     pub programs: Vec<Program>,
     /// Cumulative weights of the programs.
     pub weights: Vec<u64>,
-    /// How many of the statements each program has; those of `start` come before all of them.
-    pub own_statements: Vec<usize>,
+    /// The name of each program, and how many of the statements are its own; those of `start` come before all.
+    pub scripts: Vec<(String, usize)>,
     pub statements: Vec<Statement>,
     pub copies: Vec<CopyStatement>,
     pub counters: usize,

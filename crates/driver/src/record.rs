@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::clock::{self, Nanos, SECOND};
-use crate::events::{Connects, Outcomes, RoleDone, RoleSecond, ScriptTotals, StatementTotals, TurnTotals};
+use crate::events::{Connects, RoleDone, RoleSecond, ScriptTotals, StatementTotals, TurnTotals};
 use crate::program::Role;
 use crate::run_delay::CpuTimes;
-use crate::tally::{self, Outcome, Tally, Times, Transaction};
+use crate::tally::{Tally, Transaction};
 use crate::windows::EndedWindow;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -33,15 +33,6 @@ struct Turn {
     times: Option<CpuTimes>,
 }
 
-/// One of several scripts of a role.
-#[derive(Debug, Default, Clone, Copy)]
-struct ScriptStat {
-    times: Times,
-    errors: u64,
-    retries: u64,
-    outcomes: Outcomes,
-}
-
 struct Counters {
     /// Time at which second 0 begins; nothing before it is counted.
     begin: Nanos,
@@ -52,7 +43,7 @@ struct Counters {
     closed: Vec<(u64, Tally)>,
     statements: Vec<StatementStat>,
     /// Empty where a role has only one.
-    scripts: Vec<ScriptStat>,
+    scripts: Vec<Tally>,
     last: Nanos,
     /// Ended windows by their number, not yet reported.
     windows: BTreeMap<u64, Turn>,
@@ -73,7 +64,7 @@ impl Recorder {
             tally: Tally::new(),
             closed: Vec::new(),
             statements: vec![StatementStat::default(); statements],
-            scripts: vec![ScriptStat::default(); scripts],
+            scripts: no_tallies(scripts),
             last: 0,
             windows: BTreeMap::new(),
             busy: 0,
@@ -100,14 +91,8 @@ impl Recorder {
         counters.close_before(second);
         counters.last = counters.last.max(now);
         counters.tally.add(transaction);
-        if let Some(stat) = counters.scripts.get_mut(transaction.script) {
-            tally::count(&mut stat.outcomes, transaction);
-            stat.retries += transaction.retries;
-            match transaction.outcome {
-                Outcome::Done => stat.times.add(transaction.latency),
-                Outcome::Skipped => {}
-                _ => stat.errors += 1,
-            }
+        if let Some(tally) = counters.scripts.get_mut(transaction.script) {
+            tally.add(transaction);
         }
     }
 
@@ -181,7 +166,7 @@ pub struct RoleRecord {
     /// Its statements are those of a captured file, in their order.
     numbered: bool,
     /// How many of the statements belong to each script, in their order; empty where there is only one.
-    scripts: Vec<usize>,
+    scripts: Vec<(String, usize)>,
     /// Whether transactions begin at intended times.
     paced: bool,
     /// Whether each transaction has a connection of its own.
@@ -195,8 +180,8 @@ impl RoleRecord {
     pub fn of(role: &Role) -> RoleRecord {
         let names = role.statements.iter().map(|s| s.name.clone()).collect();
         let mut record = RoleRecord::new(role.name.clone(), names);
-        if role.own_statements.len() > 1 {
-            record.scripts.clone_from(&role.own_statements);
+        if role.scripts.len() > 1 {
+            record.scripts.clone_from(&role.scripts);
         }
         record.paced = role.rate.is_some();
         record.reconnects = role.reconnect;
@@ -353,26 +338,28 @@ impl RoleRecord {
     }
 
     fn scripts(&self) -> Vec<ScriptTotals> {
-        let mut sums = vec![ScriptStat::default(); self.scripts.len()];
+        let mut sums = no_tallies(self.scripts.len());
         for recorder in &self.recorders {
-            for (sum, stat) in sums.iter_mut().zip(&recorder.lock().scripts) {
-                sum.times.merge(&stat.times);
-                sum.errors += stat.errors;
-                sum.retries += stat.retries;
-                sum.outcomes.merge(&stat.outcomes);
+            for (sum, tally) in sums.iter_mut().zip(&recorder.lock().scripts) {
+                sum.merge(tally);
             }
         }
-        let totals = sums.iter().zip(&self.scripts).map(|(sum, &statements)| ScriptTotals {
-            transactions: sum.times.count,
-            errors: sum.errors,
-            retries: sum.retries,
+        let totals = sums.iter().zip(&self.scripts).map(|(sum, (name, statements))| ScriptTotals {
+            name: name.clone(),
+            transactions: sum.counts.transactions,
+            errors: sum.counts.errors,
+            retries: sum.counts.retries,
             outcomes: sum.outcomes,
-            mean: sum.times.mean(),
-            stddev: sum.times.stddev(),
-            statements,
+            histogram: sum.encoded(),
+            latency: sum.latency(),
+            statements: *statements,
         });
         totals.collect()
     }
+}
+
+fn no_tallies(count: usize) -> Vec<Tally> {
+    (0..count).map(|_| Tally::new()).collect()
 }
 
 #[cfg(test)]

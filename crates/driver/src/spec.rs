@@ -545,9 +545,8 @@ pub enum ScriptSpec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpsScript {
-    #[expect(dead_code, reason = "for people who read the stored spec")]
     #[serde(default)]
-    name: String,
+    pub name: String,
     #[serde(default = "one")]
     pub weight: u64,
     #[schemars(length(min = 1))]

@@ -237,14 +237,14 @@ class StatementTotals(Read, frozen=True, kw_only=True):
 class ScriptTotals(Read, frozen=True, kw_only=True):
     """One of several scripts of a role."""
 
+    name: str
     transactions: int
     errors: int
     retries: int
     outcomes: Outcomes = Outcomes(serialization_failures=0, deadlock_failures=0, retried=0, skipped=0, late=0)
-    mean: float
-    """Mean latency in seconds."""
-    stddev: float
-    """Standard deviation of the latency, in seconds."""
+    histogram: str
+    """HDR histogram of latencies in microseconds, V2 compressed, base64."""
+    latency: Latency
     statements: int
     """How many of `statements_by_name` are its own: they follow those of the scripts before it."""
 

@@ -9,20 +9,18 @@ from typing import Any
 from msgspec import structs
 
 from pgstrata.driver import events
-from pgstrata.driver.events import Done, Replayed, ReplayFailure, ReplayLag, Second, StatementTotals
+from pgstrata.driver.events import Done, Replayed, ReplayFailure, ReplayLag, ScriptTotals, Second
 from pgstrata.judge.latency import added_up
 from pgstrata.measure.step import StepResult
-from pgstrata.measure.step_records import COUNTS, step_record
+from pgstrata.measure.step_records import COUNTS, statements_by_name, step_record
 from pgstrata.observe import StepObserved
 from pgstrata.observe.other_load import added
 from pgstrata.observe.waits import merged
-from pgstrata.store.histogram import decode, merge
+from pgstrata.store.histogram import Histogram, decode, merge
 from pgstrata.store.record import LatencyRecord, LogEvent
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
-
-ADDED = ("count", "errors", "retries", "rows", "seconds_total")
 
 
 def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepResult:
@@ -56,15 +54,15 @@ def _done(parts: Sequence[Done]) -> Done:
     for role in parts[-1].roles:
         own = [r for part in parts for r in part.roles if r.name == role.name]
         histogram = merge([decode(r.histogram) for r in own])
-        found = added_up(histogram, [(r.operations, LatencyRecord(**structs.asdict(r.latency))) for r in own])
         roles.append(
             structs.replace(
                 role,
                 **{name: sum(getattr(r, name) for r in own) for name in COUNTS},
                 histogram=histogram.encode(),
-                latency=events.Latency(**{name: time or 0.0 for name, time in structs.asdict(found).items()}),
+                latency=_latency(histogram, [(r.operations, r.latency) for r in own]),
                 replay=_replayed([r.replay for r in own if r.replay is not None]),
-                statements_by_name=_statements([r.statements_by_name for r in own]),
+                statements_by_name=statements_by_name(s for r in own for s in r.statements_by_name),
+                scripts=_scripts([r.scripts for r in own]),
             )
         )
     return structs.replace(
@@ -109,15 +107,26 @@ def _replayed(parts: Sequence[Replayed]) -> Replayed | None:
     )
 
 
-def _statements(lists: Sequence[Sequence[StatementTotals]]) -> list[StatementTotals]:
-    found: dict[str, StatementTotals] = {}
-    for one in (s for statements in lists for s in statements):
-        seen = found.get(one.name)
-        if seen is not None:
-            added = {name: getattr(seen, name) + getattr(one, name) for name in ADDED}
-            one = structs.replace(seen, **added, seconds_max=max(seen.seconds_max, one.seconds_max))
-        found[one.name] = one
-    return list(found.values())
+def _scripts(lists: Sequence[Sequence[ScriptTotals]]) -> list[ScriptTotals]:
+    """The scripts of parts, which all have the same ones in the same order."""
+    scripts = []
+    for parts in zip(*lists, strict=True):
+        histogram = merge([decode(part.histogram) for part in parts])
+        counts = ("transactions", "errors", "retries")
+        scripts.append(
+            structs.replace(
+                parts[-1],
+                **{name: sum(getattr(part, name) for part in parts) for name in counts},
+                histogram=histogram.encode(),
+                latency=_latency(histogram, [(part.transactions, part.latency) for part in parts]),
+            )
+        )
+    return scripts
+
+
+def _latency(histogram: Histogram, parts: Sequence[tuple[int, events.Latency]]) -> events.Latency:
+    found = added_up(histogram, [(n, LatencyRecord(**structs.asdict(latency))) for n, latency in parts])
+    return events.Latency(**{name: time or 0.0 for name, time in structs.asdict(found).items()})
 
 
 def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepObserved:

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 from msgspec import structs
 
-from pgstrata.driver.events import Done, Ready, Replayed, RoleDone, Second
+from pgstrata.driver.events import Done, Ready, Replayed, RoleDone, Second, StatementTotals
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
@@ -25,6 +25,7 @@ from pgstrata.store.record import (
     ReplayRecord,
     ReplicaStep,
     RoleRecord,
+    ScriptRecord,
     Sizes,
     StatementRecord,
     StepRecord,
@@ -32,6 +33,9 @@ from pgstrata.store.record import (
 )
 from pgstrata.units import rate_of
 from pgstrata.workload.core.language import Headline, Role, Step
+
+_ADDED = ("count", "errors", "retries", "rows", "seconds_total")
+"""Numbers of statements that are added up."""
 
 COUNTS = ("operations", "transactions", "statements", "rows", "errors", "retries")
 
@@ -114,6 +118,18 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
     )
 
 
+def statements_by_name(statements: Iterable[StatementTotals]) -> list[StatementTotals]:
+    """Adds up statements of one name: those of several parts, and those that a script has several times."""
+    found: dict[str, StatementTotals] = {}
+    for one in statements:
+        seen = found.get(one.name)
+        if seen is not None:
+            added = {name: getattr(seen, name) + getattr(one, name) for name in _ADDED}
+            one = structs.replace(seen, **added, seconds_max=max(seen.seconds_max, one.seconds_max))
+        found[one.name] = one
+    return list(found.values())
+
+
 def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float | None) -> RoleRecord:
     """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
     counted = done.rows if role.target_rows is not None else done.operations
@@ -126,8 +142,17 @@ def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float |
         latency=LatencyRecord(**structs.asdict(done.latency)),
         statements_by_name=tuple(
             StatementRecord(**{name: getattr(one, name) for name in StatementRecord.__struct_fields__})
-            for one in done.statements_by_name
+            for one in statements_by_name(done.statements_by_name)
         ),
+        scripts={
+            one.name: ScriptRecord(
+                transactions=one.transactions,
+                errors=one.errors,
+                retries=one.retries,
+                latency=LatencyRecord(**structs.asdict(one.latency)),
+            )
+            for one in done.scripts
+        },
     )
 
 

@@ -170,7 +170,16 @@ class StatementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds_max: NotNegative
 
 
-class RoleRecord(Struct, frozen=True, kw_only=True):
+class ScriptRecord(Struct, frozen=True, kw_only=True):
+    """One of several kinds of transactions of a role."""
+
+    transactions: Count
+    errors: Count
+    retries: Count
+    latency: LatencyRecord
+
+
+class RoleRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`rate` is rows/s where the role has a target, else operations/s. `cpu_seconds`: of its backends."""
 
     clients: Ordinal
@@ -185,6 +194,8 @@ class RoleRecord(Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None
     latency: LatencyRecord
     statements_by_name: tuple[StatementRecord, ...]
+    scripts: dict[str, ScriptRecord] = {}
+    """Kinds of transactions by name, where the role has several."""
 
 
 class RatePercentiles(Struct, frozen=True, kw_only=True):

@@ -104,7 +104,8 @@ class BenchResult:
         found = []
         for script, totals in zip(drawn, self.role.scripts, strict=True):
             own, left = left[: totals.statements], left[totals.statements :]
-            found.append(ScriptResult(script, Counts.of(totals), totals.mean, totals.stddev, own))
+            times = totals.latency
+            found.append(ScriptResult(script, Counts.of(totals), times.mean, times.stddev, own))
         return found
 
     def as_json(self) -> Json:
