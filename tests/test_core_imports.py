@@ -17,8 +17,11 @@ import pytest
 import pgstrata
 from pgstrata.errors import BuildError, ServerError, UsageError
 from pgstrata.source.tools import meson_command, ninja_command
-from pgstrata.tpcds import data
-from pgstrata.tpcds.source import load_extension
+from pgstrata.tpc import data
+from pgstrata.tpc.benchmark import Benchmark
+from pgstrata.tpc.source import load_extension
+from pgstrata.tpcds.schema import TPCDS
+from pgstrata.tpch.schema import TPCH
 
 ROOT = Path(__file__).parents[1]
 SOURCES = Path(pgstrata.__file__).parent
@@ -48,10 +51,13 @@ EXTRAS = {
     "dask_jobqueue": "fleet",
     "distributed": "fleet",
     "duckdb_extension_tpcds": "tpc",
+    "duckdb_extension_tpch": "tpc",
     "mesonbuild": "source",
     "pglast": "statistics",
+    "starlette": "serve",
     "statsmodels": "fleet",
     "tornado": "fleet",
+    "uvicorn": "serve",
     "yaml": "fleet",
 }
 """Modules that only an extra brings."""
@@ -132,12 +138,13 @@ def test_help_imports_little(tmp_path: Path) -> None:
     assert modules & CORE.keys() == {"typer"}
 
 
+@pytest.mark.parametrize("benchmark", [TPCDS, TPCH], ids=["tpcds", "tpch"])
 def test_what_an_extra_brings_is_asked_for_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb_extension_tpcds", None)
+    monkeypatch.setitem(sys.modules, f"duckdb_extension_{benchmark.name}", None)
     with duckdb.connect(":memory:") as connection, pytest.raises(UsageError) as no_extension:
-        load_extension(connection)
+        load_extension(connection, benchmark)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     for find in (meson_command, ninja_command):
@@ -146,7 +153,7 @@ def test_what_an_extra_brings_is_asked_for_by_its_name(
         assert "pip install 'pgstrata[source]'" in no_program.value.hint
     monkeypatch.setattr(importlib.metadata.Distribution, "from_name", _nothing)
     with pytest.raises(ServerError) as no_generator:
-        data.folder(1)
+        data.folder(benchmark, 1)
     for error in (no_extension, no_generator):
         assert error.value.hint == "pip install 'pgstrata[tpc]'"
 

@@ -6,7 +6,6 @@ python -m pgstrata.driver.reference > docs/reference/driver.md
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pgstrata.driver.generate import Node, name_of, schema_of
 
@@ -82,56 +81,20 @@ before it has proved that it knows the password is refused, and so is one that a
 million rounds of its hash.
 """
 
-UNIONS = {
-    "OpSpec": "[operation](#operations-of-a-script)",
-    "PieceSpec": "[part](#parts-of-a-statement)",
-}
-"""Types that are one of many objects, which have a section together."""
+TYPES = """\
+A name such as `RoleSpec` is a type of the schema ([spec](../driver-spec.schema.json),
+[events](../driver-events.schema.json)), where each of its keys has a description.
+"""
 
 
 def page() -> str:
-    """Returns the page as Markdown."""
+    """Returns the page as Markdown. Types that keys name are described in the schemas."""
     spec, events = schema_of("spec"), schema_of("events")
-    lines = [HEAD, "## Spec\n", *_object("Spec", spec, spec), *_objects(spec, spec)]
-    lines += ["## Operations of a script\n", *_objects(spec["$defs"]["OpSpec"], spec)]
-    lines += ["## Parts of a statement\n", "A text stands for itself.\n"]
-    lines += _objects(spec["$defs"]["PieceSpec"], spec)
-    lines += ["## Events\n"]
+    lines = [HEAD, "## Spec\n", TYPES, *_object("Spec", spec, spec), "## Events\n"]
     for event in events["oneOf"]:
         name = event["properties"]["event"]["const"]
         lines += [f"### `{name}`\n", *_object(name, event, events)]
-    lines += ["## Objects of events\n", *_objects(events, events)]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _objects(node: Node, schema: Node) -> Iterator[str]:
-    """Yields the sections of the objects that an object leads to, except through what has its own part."""
-    for name in _led_to(node, schema, set()):
-        inner = schema["$defs"][name]
-        if _has_section(inner):
-            yield f"### {name}\n"
-            yield from _object(name, inner, schema)
-
-
-def _has_section(node: Node) -> bool:
-    return "properties" in node or "prefixItems" in node
-
-
-def _led_to(node: Any, schema: Node, known: set[str]) -> Iterator[str]:
-    """Yields the names of the types that a part of a schema leads to, each before those of its own keys."""
-    if isinstance(node, list):
-        for part in node:
-            yield from _led_to(part, schema, known)
-    elif isinstance(node, dict) and "$ref" in node:
-        name = name_of(node)
-        if name not in known and name not in UNIONS:
-            known.add(name)
-            yield name
-            yield from _led_to(schema["$defs"][name], schema, known)
-    elif isinstance(node, dict):
-        for key, part in node.items():
-            if key != "$defs":
-                yield from _led_to(part, schema, known)
 
 
 def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
@@ -162,10 +125,9 @@ def _kind(node: Node, schema: Node) -> str:
     """Returns the type of a value in words."""
     if "$ref" in node:
         name = name_of(node)
-        if name in UNIONS:
-            return UNIONS[name]
         inner = schema["$defs"][name]
-        return f"[{name}](#{name.lower()})" if _has_section(inner) else _kind(inner, schema)
+        is_object = {"properties", "prefixItems", "oneOf", "anyOf"} & inner.keys()
+        return f"`{name}`" if is_object else _kind(inner, schema)
     if "const" in node:
         return f"`{node['const']}`"
     if "enum" in node:

@@ -149,8 +149,6 @@ def copy_plotly(path: Path) -> None:
         write_private(path, source.read_bytes())
 
 
-
-
 def release() -> str:
     """Returns the version of pgstrata that is installed."""
     try:

@@ -13,7 +13,7 @@ from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.layout import draw
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.turns.participant import Participant, known
-from pgstrata.stats.sequential import FIRST
+from pgstrata.stats.criterion import FIRST
 from pgstrata.store.record import TurnKind
 from pgstrata.turns.model import order_of_pair
 from pgstrata.turns.table import KINDS
