@@ -52,6 +52,8 @@ def check(path: Path) -> None:
         footer = os.pread(file.fileno(), length, size - 8 - length)
         try:
             _Pages(file.fileno(), size).check(_Thrift(footer).struct())
+        except BoundError:
+            raise
         except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise BoundError("its description is damaged") from error
 
