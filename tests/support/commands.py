@@ -325,6 +325,16 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
     yield Command("query", ("query", long, "--results", SEEN), 30.0)
     yield Command("bundle", ("bundle", "-o", "new.pgstrata", "--results", SEEN), 3.0)
     yield Command("verify", ("verify", "seen.pgstrata"), 2.0)
+    yield Command("site", ("site", f"{RESULTS}/site", "--results", SEEN), 5.0)
+    # It would serve until it is interrupted (tests/watch/test_serve.py): here what it refuses.
+    yield Command("serve", ("serve", "--results", SEEN, "--address", "192.0.2.1"), 1.0, codes=(1, 2))
+    yield Command(
+        "export-statistics",
+        ("export-statistics", url(cluster), "-o", "new-statistics.sql"),
+        2.0,
+        codes=(0, 2),
+    )
+    yield Command("completion", ("completion", "bash"), 0.5)
     yield Command("runs", ("runs", "--results", SEEN), 1.0)
     yield Command("show", ("show", "1", "--results", SEEN), 1.0, codes=(0, 2))
     yield Command("study show", ("study", "show", "--results", SEEN), 1.0, codes=(0, 1, 2))
