@@ -30,6 +30,7 @@ from pgstrata.page.blocks import (
 from pgstrata.page.charts import PALETTE, SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.results import RunSet, anchor, natural
 from pgstrata.report.flames import Flames
+from pgstrata.stats.verdict import is_bounded
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import COUNTED
 from pgstrata.store.record import CountedStep, CountRecord
@@ -160,7 +161,7 @@ def _left_out(results: RunSet, workload: str, step: str, role: str) -> Cell:
 def _relative(verdict: CountVerdict | None) -> Cell:
     if verdict is None or verdict.other is None:
         return missing(verdict.reason if verdict else "not counted")
-    known = verdict.low > 0 and verdict.high < float("inf")
+    known = is_bounded(verdict.low, verdict.high)
     interval = f"{verdict.low:.4f} – {verdict.high:.4f}" if known else ""
     return Cell(
         round(verdict.ratio, 6),

@@ -17,6 +17,7 @@ from pgstrata.count.verdicts import (
     sentence,
 )
 from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
+from pgstrata.stats.verdict import is_bounded
 from pgstrata.store import Results
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.counted import counted_runs, plain_workload
@@ -45,7 +46,7 @@ def ratio(value: float) -> str:
 
 def span(verdict: CountVerdict) -> str:
     """The interval, or `none`."""
-    if not (verdict.low > 0 and verdict.high < float("inf")):
+    if not is_bounded(verdict.low, verdict.high):
         return "none"
     return f"{verdict.low:.5f} … {verdict.high:.5f}"
 

@@ -89,9 +89,8 @@ def _rates(stacks: dict[tuple[str, ...], list[Run]], workload: str, step: str) -
         for s in comparison.steps:
             v = s.verdict
             if v.n and not v.aside:
-                known = v.low > 0 and v.high < float("inf")
                 found[comparison.other] = RelativeRate(
-                    v.ratio, v.low if known else None, v.high if known else None
+                    v.ratio, v.low if v.is_bounded else None, v.high if v.is_bounded else None
                 )
     return found
 

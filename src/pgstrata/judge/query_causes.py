@@ -105,7 +105,7 @@ def attribution(change: Verdict, remaining: Verdict, removed: Verdict) -> CauseO
 
 
 def _bounded(verdict: Verdict) -> bool:
-    return verdict.n > 0 and verdict.low > 0 and math.isfinite(verdict.high)
+    return verdict.n > 0 and verdict.is_bounded
 
 
 def _part(verdict: Verdict, whole: float) -> tuple[float, float]:

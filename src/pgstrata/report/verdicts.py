@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
+from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
 
@@ -22,7 +23,7 @@ SINGLE = (
 
 def interval(low: float, high: float) -> str:
     """`0.962 … 0.981`; `none` where it is not finite."""
-    return f"{low:.3f} … {high:.3f}" if low > 0 and high != float("inf") else "none"
+    return f"{low:.3f} … {high:.3f}" if is_bounded(low, high) else "none"
 
 
 def evidence(s: StepVerdict) -> str:
@@ -31,7 +32,7 @@ def evidence(s: StepVerdict) -> str:
         return f"{len(s.across.machines)} machines, {numbers.counted(s.verdict.n, 'pair')}"
     if s.evidence == "runs":
         return "one run each" if s.verdict.single_run else "runs that are no pairs"
-    if s.evidence == "queries" and not (s.verdict.low > 0 and s.verdict.high < float("inf")):
+    if s.evidence == "queries" and not s.verdict.is_bounded:
         return "cut at its limit" if s.verdict.decided else "too few pairs" if s.verdict.n else "no pair"
     return f"{numbers.counted(s.verdict.n, 'pair')} {PAIRS[s.evidence]}"
 

@@ -40,7 +40,7 @@ def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
     unclear. Intervals are not touched: each holds for its own step. Comparisons without an interval
     tell nothing and are not counted.
     """
-    bounded = {key: v for key, v in verdicts.items() if v.low > 0 and v.high < float("inf")}
+    bounded = {key: v for key, v in verdicts.items() if v.is_bounded}
     adjusted = dict(zip(bounded, adjust([v.p_value for v in bounded.values()]), strict=True))
     result: dict[Key, Verdict] = {}
     for key, verdict in verdicts.items():

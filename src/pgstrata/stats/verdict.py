@@ -57,6 +57,11 @@ class Verdict:
         return self.word != "unclear"
 
     @property
+    def is_bounded(self) -> bool:
+        """True where the interval has two ends."""
+        return is_bounded(self.low, self.high)
+
+    @property
     def criterion(self) -> Criterion:
         """What it is held against."""
         return Criterion(self.margin, self.confidence)
@@ -67,6 +72,11 @@ class Verdict:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
         }
+
+
+def is_bounded(low: float, high: float) -> bool:
+    """True where an interval of a ratio has two ends: it is neither open nor not a number."""
+    return low > 0 and math.isfinite(high)
 
 
 def compare(

@@ -7,6 +7,7 @@ from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import verdict_mark
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.stats.verdict import is_bounded
 from pgstrata.store.record import MachineRecord
 
 _HOW = (
@@ -104,7 +105,7 @@ def _cells(found: StepVerdict, names: list[str]) -> list[Cell]:
 
 
 def _reach(low: float, high: float) -> str:
-    known = low > 0 and high < float("inf")
+    known = is_bounded(low, high)
     return f"{numbers.ratio(low)} – {numbers.ratio(high)}" if known else "no interval"
 
 

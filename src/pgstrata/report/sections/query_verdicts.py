@@ -106,7 +106,7 @@ def verdict_table(
 def verdict_cell(query: StepVerdict) -> Cell:
     """The word of a query, and why where its figures do not tell."""
     verdict = query.verdict
-    at_limit = verdict.decided and not is_bounded(query)
+    at_limit = verdict.decided and not verdict.is_bounded
     small = verdict.reason if verdict.aside or at_limit else ""
     mark: Mark = "missing" if verdict.aside and not verdict.n else verdict_mark(verdict.word)
     text = "no comparison" if mark == "missing" else verdict.word
@@ -133,7 +133,7 @@ def phases_text(phases: Phases) -> str:
 def _cells(query: StepVerdict, *, apart: bool) -> list[Cell]:
     verdict = query.verdict
     ratio = query.ratio
-    bounded = is_bounded(query)
+    bounded = verdict.is_bounded
     reach = f"{numbers.ratio(verdict.low)} – {numbers.ratio(verdict.high)}" if bounded else numbers.UNKNOWN
     more = "" if bounded or not verdict.decided else ("≤ " if verdict.word == "slower" else "≥ ")
     return [
@@ -146,11 +146,6 @@ def _cells(query: StepVerdict, *, apart: bool) -> list[Cell]:
         *([missing() if query.phases is None else words(phases_text(query.phases))] if apart else []),
         Cell(verdict.n, numbers.count(verdict.n)),
     ]
-
-
-def is_bounded(query: StepVerdict) -> bool:
-    """True where the interval of the verdict has two ends."""
-    return query.verdict.low > 0 and query.verdict.high < float("inf")
 
 
 def _time(rate: float | None, end: str) -> Cell:
@@ -169,4 +164,4 @@ def _place(query: StepVerdict) -> tuple[int, float]:
     return _ORDER[word], ratio if word == "slower" else -ratio if word == "faster" else 0.0
 
 
-__all__ = ["change", "is_bounded", "phases_text", "query_table", "verdict_cell", "verdict_table"]
+__all__ = ["change", "phases_text", "query_table", "verdict_cell", "verdict_table"]

@@ -65,7 +65,7 @@ def _longer(results: RunSet, workload: WorkloadResults, margin: float) -> float 
     for step in workload.compared:
         for variant in results.others:
             found = results.verdict(step, variant)
-            if found is not None and found.verdict.low > 0 and math.isfinite(found.verdict.high):
+            if found is not None and found.verdict.is_bounded:
                 widths.append(0.5 * math.log(found.verdict.high / found.verdict.low))
     return max(2.0, (min(widths) / -math.log1p(-margin)) ** 2) if widths else None
 

@@ -12,7 +12,6 @@ from pgstrata.judge.marks import verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Span, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.parts import report_parts
-from pgstrata.report.sections.query_verdicts import is_bounded
 from pgstrata.report.sections.summary import MISSED, absent, word_counts
 from pgstrata.report.verdicts import evidence
 
@@ -128,7 +127,7 @@ def _rate(results: RunSet, step: StepResults, variant: str, *, with_unit: bool) 
 
 def _interval(judged: StepVerdict, margin: float, axis: float) -> Cell:
     verdict, ratio = judged.verdict, judged.ratio
-    if ratio is None or not is_bounded(judged):
+    if ratio is None or not verdict.is_bounded:
         return missing("one run on each side has no interval" if verdict.single_run else "no interval")
 
     def place(value: float) -> float:
@@ -144,7 +143,9 @@ def _interval(judged: StepVerdict, margin: float, axis: float) -> Cell:
 
 def _axis(results: RunSet, steps: Sequence[StepResults], other: str) -> float:
     """Returns the log ratio at the right end of the bars: all intervals fit, as far as WIDEST."""
-    bounded = [v for step in steps if (v := results.verdict(step, other)) is not None and is_bounded(v)]
+    bounded = [
+        v for step in steps if (v := results.verdict(step, other)) is not None and v.verdict.is_bounded
+    ]
     ends = (abs(math.log(end)) for v in bounded for end in (v.verdict.low, v.verdict.high))
     return min(WIDEST, max(-4 * math.log(1 - results.margin), *ends, 0.0))
 

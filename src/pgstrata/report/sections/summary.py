@@ -188,8 +188,7 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     if found.queries:
         return word_counts(found)
     v = found.verdict
-    known = v.low > 0 and v.high < float("inf")
-    if known:
+    if v.is_bounded:
         reach = f"{numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
         if found.across is not None and v.decided:
             # On how many machines, each by itself.

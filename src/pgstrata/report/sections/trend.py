@@ -11,6 +11,7 @@ from pgstrata.page.blocks import SIGNS, Block, Cell, Chart, Column, Row, Section
 from pgstrata.page.charts import PALETTE, axis, label, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
+from pgstrata.stats.verdict import is_bounded
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
@@ -127,7 +128,7 @@ def _mark(shift: Shift) -> Mark:
 def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]) -> Table:
     rows = []
     for step, shift in found:
-        known = shift.low > 0 and shift.high < float("inf")
+        known = is_bounded(shift.low, shift.high)
         interval = f"{numbers.ratio(shift.low)} – {numbers.ratio(shift.high)}" if known else "not known"
         between = shift.first if shift.first == shift.last else f"{shift.first} … {shift.last}"
         rows.append(

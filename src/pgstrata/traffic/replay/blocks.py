@@ -121,7 +121,7 @@ def doubt(one: StatementVerdict) -> str:
         return verdict.reason
     if one.rare:
         return "asked too seldom to tell"
-    if not (verdict.low > 0 and verdict.high < float("inf")):
+    if not verdict.is_bounded:
         return f"{numbers.counted(one.rounds, 'round')} {'is' if one.rounds == 1 else 'are'} too few"
     if verdict.low > 1 or verdict.high < 1:
         if verdict.adjusted_p is not None and verdict.adjusted_p > 1 - verdict.confidence:

@@ -86,7 +86,7 @@ def _more(one: StatementVerdict) -> float:
     """Rounds that are missing until the interval is so narrow that it leaves out either no difference or one
     beyond the margin. Its width falls with the root of their number."""
     verdict = one.verdict
-    if not (verdict.low > 0 and math.isfinite(verdict.high)) or one.rounds < 2:
+    if not verdict.is_bounded or one.rounds < 2:
         return max(FIRST, 2 * one.rounds)
     half = (math.log(verdict.high) - math.log(verdict.low)) / 2
     bound = -math.log1p(-verdict.margin)
