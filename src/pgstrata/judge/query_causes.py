@@ -17,7 +17,7 @@ from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.verdict import Verdict
+from pgstrata.stats.verdict import Verdict, is_bounded
 from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyKind, RemedyTrial, Slice, TrialTurns
 
 CauseOf = Literal["planner", "executor", "both", "partly planner", "partly executor", "unknown"]
@@ -58,14 +58,14 @@ class Times:
     high: float
 
     def __str__(self) -> str:
-        if math.isfinite(self.high) and self.low > 0:
+        if is_bounded(self.low, self.high):
             return f"{numbers.ratio(self.ratio)} ({self.interval})"
         return numbers.ratio(self.ratio)
 
     @property
     def interval(self) -> str:
         """Its bounds."""
-        if not math.isfinite(self.high) or self.low <= 0:
+        if not is_bounded(self.low, self.high):
             return numbers.UNKNOWN
         return f"{numbers.ratio(self.low)} … {numbers.ratio(self.high)}"
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
-from pgstrata.judge.explain import explain
 from pgstrata.judge.marks import verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Span, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
-from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.summary import MISSED, absent, word_counts
+from pgstrata.report.sections.why import explained
 from pgstrata.report.verdicts import evidence
 
 WIDEST = math.log(1.5)
@@ -58,7 +57,7 @@ def pair_table(results: RunSet, workload: WorkloadResults, *, why: bool = True) 
     rows = []
     for step in steps:
         cells = _cells(results, step, other, axis, with_unit=not unit)
-        reason = [_why(results, workload, step, other)] if why else []
+        reason = [_why(results, step, other)] if why else []
         rows.append(Row([words(step.name) if not why else _named(step), *cells, *reason]))
     return Table(
         name="verdicts",
@@ -154,7 +153,7 @@ def _named(step: StepResults) -> Cell:
     return Cell(step.name, step.name, small=step.summary.removesuffix("."))
 
 
-def _why(results: RunSet, workload: WorkloadResults, step: StepResults, other: str) -> Cell:
+def _why(results: RunSet, step: StepResults, other: str) -> Cell:
     """What moved with a proven change; of an unclear one why it is."""
     judged = results.verdict(step, other)
     if judged is None:
@@ -163,12 +162,8 @@ def _why(results: RunSet, workload: WorkloadResults, step: StepResults, other: s
         return words(judged.verdict.reason)
     if judged.verdict.word == "same":
         return words("")
-    base, variant = (
-        [measured.record for measured in step.by_variant[name].repeats] for name in (results.base, other)
-    )
-    explained = explain(base, variant, results.shown_ratio(step, other))
-    texts = [explained.moved if explained is not None else ""]
-    texts += [part.explanation(results, workload.name, step, other) for part in report_parts()]
+    found, more = explained(results, step, other)
+    texts = [found.moved if found is not None else "", *more]
     return words("; ".join(filter(None, texts)) or "nothing that was measured")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgstrata.judge.explain import explain
+from pgstrata.judge.explain import Explanation, explain
 from pgstrata.judge.marks import relative_mark
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
-from pgstrata.page.results import RunSet, WorkloadResults, anchor
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.profiles import profile_parts
@@ -56,6 +56,16 @@ def _changed(results: RunSet, cell: Cell) -> bool:
     return cell.mark in ("good", "bad") or relative_mark(cell.value, results.thresholds) in ("good", "bad")
 
 
+def explained(results: RunSet, step: StepResults, variant: str) -> tuple[Explanation | None, list[str]]:
+    """Returns what moved with the rate of a variant that was measured beside the base, and what capabilities
+    know of it."""
+    base, own = (
+        [measured.record for measured in step.by_variant[name].repeats] for name in (results.base, variant)
+    )
+    more = (part.explanation(results, step.workload, step, variant) for part in report_parts())
+    return explain(base, own, results.shown_ratio(step, variant)), list(filter(None, more))
+
+
 def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if not results.others:
         return []
@@ -71,13 +81,8 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
             cells += 1
             if not _changed(results, cell):
                 continue
-            found = explain(
-                [m.record for m in base.repeats],
-                [m.record for m in own.repeats],
-                results.shown_ratio(step, variant),
-            )
-            others = [part.explanation(results, workload.name, step, variant) for part in report_parts()]
-            if found is not None or any(others):
+            found, others = explained(results, step, variant)
+            if found is not None or others:
                 where = f"on {base.typical.run.machine}: " if len(workload.machines) > 1 else ""
                 sentence = f"{where}{found.sentence}" if found is not None else ""
                 text = "; ".join(filter(None, (sentence, *others)))
