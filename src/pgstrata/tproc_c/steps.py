@@ -97,7 +97,7 @@ class TprocC:
     def estimate(self, options: TprocCOptions) -> RunCost:
         o = options
         steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
-        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
+        seconds = sum(s.expected_seconds for s in steps)
         data = max(o.warehouses) * Rows(o.seed, SIZES[o.size]).warehouse_bytes
         # Tables and indexes take half as much again as their text; the write-ahead log of the load.
         return RunCost(seconds, int(data * 2.5 + seconds * _GROWTH_BYTES + (1 << 30)))

@@ -101,7 +101,7 @@ class Vector:
     def estimate(self, options: VectorOptions) -> RunCost:
         o = options
         steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
-        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
+        seconds = sum(s.expected_seconds for s in steps)
         # Finding each setting takes about a dozen times all queries.
         seconds += len(o.indexes) * len(o.recall) * 12 * o.queries * 2e-3
         # Vectors, an index of about twice their size, the write-ahead log of both.

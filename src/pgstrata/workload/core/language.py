@@ -435,6 +435,12 @@ class Step:
     places: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def expected_seconds(self) -> float:
+        """The warm-up and the measured seconds, or their estimate where the step ends by itself; 0 for what
+        is not known."""
+        return self.warmup + (self.seconds or self.estimated_seconds or 0.0)
+
+    @property
     def divisible(self) -> float | None:
         """Seconds of which a part is like the whole; None where it ends by itself, or is a replay, of which
         each part is another."""

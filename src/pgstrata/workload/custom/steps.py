@@ -78,7 +78,7 @@ class Custom:
         o = options
         made = setup(o, NEWEST)
         steps = [p for p in self._phases(o, NEWEST, made) if isinstance(p, Step)]
-        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0.0) for s in steps)
+        seconds = sum(s.expected_seconds for s in steps)
         written = 0.0 if o.reads_only else 300e3 * sum(s.seconds or 0.0 for s in steps)
         data = made.bytes * BYTES_PER_BYTE + written
         return RunCost(seconds, int(data + min(2**30, data) + 60e6))

@@ -153,6 +153,6 @@ class Pgbench:
         """
         o = options
         steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
-        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
+        seconds = sum(s.expected_seconds for s in steps)
         data = o.scale * BYTES_PER_SCALE * 1.25 * o.initialise + 300e3 * seconds
         return RunCost(seconds, int(data + min(2**30, data) + 40e6))

@@ -487,7 +487,7 @@ class Sysbench:
         seconds = 0.0
         for phase in self.phases(o, NEWEST):
             if isinstance(phase, Step):
-                seconds += phase.warmup + (phase.seconds or phase.estimated_seconds or 0)
+                seconds += phase.expected_seconds
             elif isinstance(phase, Settle):
                 seconds += phase.seconds
         table = o.tables * o.rows * (24 + 4 + 191 + 3 * 20 / 0.9) * 1.5
