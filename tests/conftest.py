@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk
 from support.needs import mark_by_fixtures, missing_mark, needs
-from support.program import Program, environment, living_in
+from support.program import Program, Running, environment, living_in
 from support.sources import debian_archive
 
 # Tests run beside each other: what numpy would do in threads of their own waits for CPUs.
@@ -193,6 +193,23 @@ def pgstrata(place: Path) -> Program:
         )
 
     return call
+
+
+@pytest.fixture
+@needs("program")
+def start(place: Path) -> Iterator[Callable[..., Running]]:
+    """Starts pgstrata in `place` and does not wait for it."""
+    begun: list[Running] = []
+
+    def begin(*arguments: str | Path) -> Running:
+        begun.append(Running(place, [str(a) for a in arguments]))
+        return begun[-1]
+
+    yield begin
+    for running in begun:
+        if running.process.poll() is None:
+            os.kill(running.process.pid, signal.SIGTERM)
+            running.process.wait(240)
 
 
 @pytest.fixture(name="small_disk")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +13,6 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from support.bench import TABLES, Bench, Done, run_bench
-from support.needs import needs
-from support.program import Running
 
 TINY = """
 name = "tiny"
@@ -49,23 +45,6 @@ def campaign(place: Path) -> Callable[..., Path]:
         return file
 
     return write
-
-
-@pytest.fixture
-@needs("program")
-def start(place: Path) -> Iterator[Callable[..., Running]]:
-    """Starts pgstrata in `place` and does not wait for it."""
-    begun: list[Running] = []
-
-    def begin(*arguments: str | Path) -> Running:
-        begun.append(Running(place, [str(a) for a in arguments]))
-        return begun[-1]
-
-    yield begin
-    for running in begun:
-        if running.process.poll() is None:
-            os.kill(running.process.pid, signal.SIGTERM)
-            running.process.wait(240)
 
 
 @pytest.fixture(scope="module")

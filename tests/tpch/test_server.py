@@ -124,22 +124,6 @@ def write(place: Path, options: str, *servers: Server, more: str = "") -> Path:
     return file
 
 
-@pytest.fixture
-def start(place: Path) -> Iterator[Callable[..., Running]]:
-    """Starts pgstrata in `place` and does not wait for it."""
-    begun: list[Running] = []
-
-    def begin(*arguments: str | Path) -> Running:
-        begun.append(Running(place, [str(a) for a in arguments]))
-        return begun[-1]
-
-    yield begin
-    for running in begun:
-        if running.process.poll() is None:
-            running.process.terminate()
-            running.process.wait(240)
-
-
 @pytest.mark.server
 def test_each_query_has_a_verdict_where_variants_take_turns(
     place: Path, pgstrata: Program, pg13: Server, pg17: Server
