@@ -15,7 +15,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -28,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 COMPATIBILITY = "manylinux2014"
 """glibc 2.17, the oldest for which Rust compiles."""
+
+SUMS = "SHA256SUMS"
 
 SHELLS = {
     "bash": "bash-completion/completions/pgstrata",
@@ -43,8 +44,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
+    # The folder may be anybody's: only what an earlier release left goes.
+    for path in (*out.glob("pgstrata-*"), out / SUMS):
+        path.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="pgstrata-dist-") as temporary:
         tree = Path(temporary)
         check_out(tree)
@@ -57,7 +60,7 @@ def main() -> int:
             build(tree, out, "--wheel", "--config-setting", f"build-args={options}")
         (out / f"pgstrata-{version}.cdx.json").write_text(json.dumps(parts(tree, version), indent=1) + "\n")
     write_sums(out)
-    for path in sorted(out.iterdir()):
+    for path in (*sorted(out.glob("pgstrata-*")), out / SUMS):
         print(f"{path.stat().st_size / 1e6:8.2f} MB  {path}")
     return 0
 
@@ -84,7 +87,7 @@ def version_of_commit(root: Path) -> str:
 
 
 def version_after(tag: str, commits: int) -> str:
-    """Returns the version so many commits after a tag. Raises ValueError for a tag that is no version."""
+    """Returns the version `commits` commits after a tag. Raises ValueError for a tag like `v1.2`."""
     match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", tag)
     if match is None:
         raise ValueError(f"the tag {tag} is no version: name it v1.2.3")
@@ -178,9 +181,9 @@ def parts(tree: Path, version: str) -> dict[str, object]:
 
 def write_sums(out: Path) -> None:
     """Writes SHA256SUMS, as sha256sum checks it."""
-    files = sorted(out.iterdir())
+    files = sorted(out.glob("pgstrata-*"))
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files]
-    (out / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    (out / SUMS).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
