@@ -112,7 +112,7 @@ class AloneExecution:
             )
             assert self._base.measurement is not None
             with self._base.measurement.scratch("alone") as folder:
-                self._each(chosen, self._steps(chosen, folder), begun + self._seconds)
+                self._each(chosen, folder, begun + self._seconds)
         for one in candidates[MOST_STATEMENTS:]:
             self._keep(one, {}, f"only the {MOST_STATEMENTS} with the largest share of the time are")
         for participant in self._here:
@@ -124,12 +124,9 @@ class AloneExecution:
                     most_statements=MOST_STATEMENTS,
                 )
 
-    def _steps(self, chosen: Sequence[Candidate], folder: Path) -> Mapping[int, AloneStatement]:
-        return self._make({one.statement.number: one.seconds for one in chosen}, folder)
-
-    def _each(
-        self, chosen: Sequence[Candidate], steps: Mapping[int, AloneStatement], deadline: float
-    ) -> None:
+    def _each(self, chosen: Sequence[Candidate], folder: Path, deadline: float) -> None:
+        """One statement after the other, with its share of the time that is left."""
+        steps = self._make({one.statement.number: one.seconds for one in chosen}, folder)
         for number, one in enumerate(chosen):
             left = deadline - time.monotonic()
             statement = steps[one.statement.number]
@@ -138,27 +135,52 @@ class AloneExecution:
             elif left <= 0:
                 self._keep(one, {}, f"the time for it was over ({numbers.duration(self._seconds)})")
             else:
-                self._one(one, statement, time.monotonic() + left / (len(chosen) - number))
+                ends = time.monotonic() + left / (len(chosen) - number)
+                self._one(one, statement, folder / str(number), ends)
 
-    def _one(self, candidate: Candidate, statement: AloneStatement, deadline: float) -> None:
+    def _one(self, candidate: Candidate, statement: AloneStatement, folder: Path, deadline: float) -> None:
         """One statement in pairs, until it is known of all its variants."""
         sides = [self._base, *candidate.others]
+        first = self._pair(sides, statement, 0)  # reads what it needs into memory
+        if isinstance(first, str):
+            self._keep(candidate, {}, first)
+            return
+        folder.mkdir(mode=0o700)
+        statement = self._of_length(candidate, first, folder)
         slices: dict[str, list[Slice]] = {side.label: [] for side in sides}
         reason = ""
-        for pair in range(MOST_PAIRS + 1):  # the first one reads what it needs into memory
-            for place in order_of_pair(pair, len(sides)) if pair else range(len(sides)):
-                part = self._turn(sides[place], statement, pair)
-                if isinstance(part, str):
-                    self._keep(candidate, {}, part)
-                    return
-                if pair:
-                    slices[sides[place].label].append(part)
+        for pair in range(1, MOST_PAIRS + 1):
+            parts = self._pair(sides, statement, pair)
+            if isinstance(parts, str):
+                self._keep(candidate, {}, parts)
+                return
+            for label, part in parts.items():
+                slices[label].append(part)
             if pair >= FIRST and pair % 2 == 0 and self._known(candidate, slices):
                 break
             if time.monotonic() > deadline:
                 reason = f"its time was over after {numbers.counted(pair, 'pair')}"
                 break
         self._keep(candidate, slices, reason)
+
+    def _of_length(self, candidate: Candidate, first: Mapping[str, Slice], folder: Path) -> AloneStatement:
+        """Returns the statement with as many executions as fill a turn. Beside the others one may wait for
+        what nobody holds here: of the executions that filled a turn there a scheduler's tick is a large part.
+        """
+        number = candidate.statement.number
+        return self._make({number: 1 / min(part.rate for part in first.values())}, folder)[number]
+
+    def _pair(
+        self, sides: Sequence[Participant], statement: AloneStatement, pair: int
+    ) -> Mapping[str, Slice] | str:
+        """A turn of each side, by its label; why there is none where the statement does not execute."""
+        parts: dict[str, Slice] = {}
+        for place in order_of_pair(pair, len(sides)) if pair else range(len(sides)):
+            part = self._turn(sides[place], statement, pair)
+            if isinstance(part, str):
+                return part
+            parts[sides[place].label] = part
+        return parts
 
     def _turn(self, side: Participant, statement: AloneStatement, pair: int) -> Slice | str:
         """One turn of a variant; why there is none where the statement does not execute."""

@@ -16,8 +16,11 @@ from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSe
 TURN_SECONDS = 0.1
 """In which the executions of one turn end, as far as is known beforehand."""
 
-MOST_EXECUTIONS = 200
-"""Of a statement in one turn; as many are looked for in the captured file."""
+MOST_EXECUTIONS = 2000
+"""Of a statement in one turn."""
+
+MOST_SAMPLES = 200
+"""Executions that are looked for in the captured file; a turn goes through them again and again."""
 
 MOST_BYTES = 8 << 20
 """Of all executions of one statement: their texts and values."""
@@ -43,7 +46,7 @@ class _Samples:
 
     @property
     def full(self) -> bool:
-        return len(self.statements) >= MOST_EXECUTIONS or self.size > MOST_BYTES
+        return len(self.statements) >= MOST_SAMPLES or self.size > MOST_BYTES
 
 
 def alone_statements(
