@@ -55,8 +55,8 @@ The report of a campaign is written to `<results>/<campaign>.report/`.
 MIDDLE = """
 ## Options of the workloads
 
-They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from. Every
-workload also has `seed`, the seed of its random streams.
+They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from, which
+`pgstrata workloads NAME` shows. Every workload also has `seed`, the seed of its random streams.
 """
 
 
@@ -77,10 +77,8 @@ def page() -> str:
     for name in catalog.own_names():
         workload = catalog.find(name)
         parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
-        parts.append("| scale | options |\n|---|---|\n" if workload.scales else "")
-        for scale, values in workload.scales.items():
-            parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
-        parts.append("\n" * bool(workload.scales))
+        if workload.scales:
+            parts.append(f"Scales: {', '.join(f'`{scale}`' for scale in workload.scales)}.\n\n")
         base = workload.Options.__bases__[0]
         if (first := shared.setdefault(base, name)) and first != name:
             parts.append(f"The keys of `{first}`, but:\n\n" + _table(workload.Options, base))
