@@ -146,7 +146,7 @@ def test_failures_are_told_apart(bench: Bench) -> None:
     options = ["-c", 4, "-t", 8, "-M", "simple", "--failures-detailed"]
     said = json_of(bench(DEADLOCK, *options, "--format", "json"))
     assert said["failed"] == said["deadlock_failures"] > 0 and said["serialization_failures"] == 0
-    done = bench(DEADLOCK, *options, "--max-tries", 0, "-r", "-l")
+    done = bench(DEADLOCK, *options, "--max-tries", 0, "-r")
     assert re.search(r"number of deadlock failures: 0 \(0\.000%\)", done.stdout)
     retried, retries = (
         int(re.findall(pattern, done.stdout)[0])
@@ -156,101 +156,6 @@ def test_failures_are_told_apart(bench: Bench) -> None:
     rows = re.findall(r"^ +[\d.]+ +(\d+) +(\d+)  (\w+)", done.stdout, re.M)
     assert sum(int(r) for _, r, _ in rows) == retries, "each retry is that of one statement"
     assert all(word == "UPDATE" for _, r, word in rows if int(r)) and all(f == "0" for f, _, _ in rows)
-
-
-def logs(folder: Path, prefix: str = "pgbench_log") -> list[list[str]]:
-    found = sorted(folder.glob(f"{prefix}.*"))
-    assert found and all(re.fullmatch(rf"{prefix}\.\d+(\.\d+)?", path.name) for path in found)
-    return [line.split() for path in found for line in path.read_text().splitlines()]
-
-
-def take_logs(folder: Path, prefix: str = "pgbench_log") -> list[list[str]]:
-    lines = logs(folder, prefix)
-    for path in folder.glob(f"{prefix}.*"):
-        path.unlink()
-    return lines
-
-
-@pytest.mark.parametrize("engine", ["io_uring", "blocking"])
-@pytest.mark.parametrize(
-    "options",
-    [[], ["-R", "300"], ["--max-tries", "3"], ["-R", "300", "-L", "50", "--max-tries", "3"]],
-    ids=["plain", "rate", "tries", "all"],
-)
-def test_the_log_has_pgbenchs_format(
-    bench: Bench, cluster: Cluster, tmp_path: Path, options: list[str], engine: str
-) -> None:
-    done = bench(None, "-S", "-n", "-l", "-c", 2, "-t", 25, "--engine", engine, *options)
-    if "io_uring cannot be used" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    ours = take_logs(tmp_path)
-    real = pgbench(cluster, "-S", "-n", "-l", "-c", 2, "-t", 25, *options, folder=tmp_path)
-    assert real.returncode == 0, real.stderr
-    theirs = take_logs(tmp_path)
-    assert {len(line) for line in ours} == {len(line) for line in theirs}
-    for lines in (ours, theirs):
-        numbers = {client: [int(n) for c, n, *_ in lines if c == client] for client in ("0", "1")}
-        assert numbers == {"0": list(range(1, 26)), "1": list(range(1, 26))}
-        assert {line[3] for line in lines} == {"0"}, "number of the script"
-        seconds = [int(line[4]) + int(line[5]) / 1e6 for line in lines]
-        assert max(seconds) - min(seconds) < 60 and all(0 <= int(line[5]) < 1e6 for line in lines)
-        processed = [line for line in lines if line[2].isdigit()]
-        assert {line[2] for line in lines if line not in processed} <= {"skipped"}
-    near = int(theirs[0][4])
-    assert abs(int(ours[0][4]) - near) < 60, "seconds since 1970"
-
-
-def test_times_in_the_log_are_those_of_the_transactions(bench: Bench, tmp_path: Path) -> None:
-    said = json_of(bench("SELECT pg_sleep(0.01);", "-l", "-t", 20, "--format", "json"))
-    lines = logs(tmp_path)
-    mean = sum(int(line[2]) for line in lines) / len(lines) / 1e3
-    assert len(lines) == 20 and mean == pytest.approx(said["latency_ms"]["mean"], abs=0.002)
-
-
-def test_failures_and_skips_in_the_log_have_names(bench: Bench, tmp_path: Path) -> None:
-    bench(DEADLOCK, "-c", 4, "-t", 8, "-l")
-    assert {line[2] for line in take_logs(tmp_path) if not line[2].isdigit()} == {"failed"}
-    bench(DEADLOCK, "-c", 4, "-t", 8, "-l", "--failures-detailed")
-    assert {line[2] for line in take_logs(tmp_path) if not line[2].isdigit()} == {"deadlock"}
-    done = bench("SELECT pg_sleep(0.05);", "-R", 500, "-L", 10, "-t", 50, "-l", "--log-prefix", "own")
-    skipped = int(re.findall(r"skipped: (\d+) ", done.stdout)[0])
-    assert [line[2] for line in logs(tmp_path, "own")].count("skipped") == skipped > 0
-
-
-def test_the_aggregated_log_adds_up(bench: Bench, cluster: Cluster, tmp_path: Path) -> None:
-    options = ["-S", "-n", "-l", "--aggregate-interval", 1, "-T", 3, "-c", 2, "-R", 200, "-L", 200]
-    said = json_of(bench(None, *options, "--format", "json"))
-    ours = [[float(value) for value in line] for line in take_logs(tmp_path)]
-    pgbench(cluster, *options, folder=tmp_path)
-    theirs = take_logs(tmp_path)
-    assert {len(line) for line in ours} == {len(line) for line in theirs} == {15}
-    assert sum(line[1] for line in ours) == said["transactions"]
-    assert sum(line[10] for line in ours) == said["skipped"]
-    mean = sum(line[2] for line in ours) / said["transactions"] / 1e3
-    assert mean == pytest.approx(said["latency_ms"]["mean"], abs=0.002)
-    for begin, count, total, squares, least, most, *_ in ours:
-        assert begin > 1.7e9
-        assert least * count <= total <= most * count and squares <= most * most * count + 1
-    lag = sum(line[6] for line in ours) / said["transactions"] / 1e3
-    assert lag == pytest.approx(said["schedule_lag_ms"]["mean"], abs=0.002)
-
-
-def test_a_sampled_log_has_its_share(bench: Bench, tmp_path: Path) -> None:
-    bench("SELECT 1;", "-t", 2000, "-l", "--sampling-rate", 0.1)
-    assert 120 < len(logs(tmp_path)) < 290, "200 ± 6 standard deviations"
-
-
-def test_a_log_that_cannot_be_written_is_said(bench: Bench) -> None:
-    done = bench("SELECT 1;", "-t", 5, "-l", "--log-prefix", "nowhere/log")
-    assert done.returncode == 1 and "the log nowhere/log." in done.stderr
-    done = bench("SELECT 1;", "-t", 50_000, "-l", "--log-prefix", "/dev/full/x")
-    assert done.returncode == 1 and "cannot be written" in done.stderr
-
-
-def test_no_log_is_written_unasked(bench: Bench, tmp_path: Path) -> None:
-    bench("SELECT 1;", "-t", 5)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.sql"]
 
 
 def test_a_seed_is_said_and_repeats_the_stream(bench: Bench) -> None:
@@ -283,12 +188,6 @@ def test_connection_options_are_pgbenchs(cluster: Cluster, tmp_path: Path) -> No
         (["-L", "0"], "-L 0 is not between"),
         (["-L", "-1"], "-L -1 is not between"),
         (["-L", "nan"], "-L nan is not between"),
-        (["--log-prefix", "x"], "--log-prefix is about the log"),
-        (["--sampling-rate", "0.5"], "--sampling-rate is about the log"),
-        (["--aggregate-interval", "1"], "--aggregate-interval is about the log"),
-        (["-l", "--sampling-rate", "2"], "--sampling-rate 2 is not above 0"),
-        (["-l", "--sampling-rate", "0.5", "--aggregate-interval", "1"], "cannot be used together"),
-        (["-l", "--aggregate-interval", "2", "-T", "3"], "-T 3 is not a multiple"),
         (["--random-seed", "x"], "--random-seed x: not a number"),
         (["--random-seed", "9" * 30], "not a number below 2^63"),
         (["-p", "0"], "-p"),

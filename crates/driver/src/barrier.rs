@@ -8,7 +8,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::connect::Server;
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::Failure;
-use crate::log::Log;
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
 use crate::record::RoleRecord;
@@ -32,7 +31,6 @@ pub fn connect_all<'a>(
     stretches: Option<&'a Stretches<'a>>,
     slices: Option<&'a Slices<'a>>,
     records: &mut [RoleRecord],
-    logs: &[Arc<Log>],
 ) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
     let total: usize = roles.iter().map(|r| r.clients as usize).sum();
     allow_files(total + 64);
@@ -69,7 +67,6 @@ pub fn connect_all<'a>(
                 stretches: stretches.filter(|of| of.role == role.index),
                 slices,
                 local_time,
-                log: logs.get(worker).cloned(),
             };
             let mut session = Session::new(role, client, spec.seed, context);
             for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {

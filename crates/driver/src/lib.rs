@@ -13,7 +13,6 @@ mod connect;
 mod engine;
 mod events;
 mod generate;
-mod log;
 mod pace;
 mod program;
 mod record;

@@ -3,7 +3,6 @@
 use std::io::BufRead;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +16,6 @@ use crate::compile;
 use crate::connect::Server;
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::{Event, Events, Failure, FailureKind, ReadyRole};
-use crate::log::{self, Log};
 use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
@@ -183,26 +181,11 @@ fn step(
     // From now on, not from the barrier on: a server that does not answer must not keep us.
     let (sender, messages) = mpsc::channel();
     listen(sender.clone());
-    let connections = roles.iter().map(|r| r.clients as usize).sum();
-    let logs = match &spec.log {
-        Some(wanted) => log::open(wanted, engine.threads(connections), spec.seed)?,
-        None => Vec::new(),
-    };
     let leads = apart.iter().map(|own| Server::new(own.as_ref().unwrap_or(&spec.connection)));
     let servers = leads.collect::<Result<Vec<_>, _>>()?;
     let begun = clock::now();
-    let (workers, pids) = connect_all(
-        spec,
-        &servers,
-        roles,
-        engine,
-        &control,
-        windows,
-        stretches,
-        slices,
-        &mut records,
-        &logs,
-    )?;
+    let (workers, pids) =
+        connect_all(spec, &servers, roles, engine, &control, windows, stretches, slices, &mut records)?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();
@@ -231,8 +214,8 @@ fn step(
             connect_seconds,
             roles: ready_roles(roles, &pids),
         });
-        let (control, messages, logs) = (&control, &messages, &logs);
-        let coordinator = Coordinator { spec, turns, roles, events, control, messages, logs };
+        let (control, messages) = (&control, &messages);
+        let coordinator = Coordinator { spec, turns, roles, events, control, messages };
         let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -336,7 +319,6 @@ struct Coordinator<'a> {
     events: &'a Events,
     control: &'a Control,
     messages: &'a Receiver<Message>,
-    logs: &'a [Arc<Log>],
 }
 
 impl Coordinator<'_> {
@@ -374,12 +356,8 @@ impl Coordinator<'_> {
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let mut ended = self.measure(records, workers, early, begin, from, deadline);
+        let ended = self.measure(records, workers, early, begin, from, deadline);
         let cpu = clock::cpu_seconds() - cpu;
-        for failure in self.logs.iter().filter_map(|log| log.end().err()).take(1) {
-            ended.failed = true;
-            self.events.say(&Event::Error(failure));
-        }
         self.finish(records, from, until, ended.at, ended.said, cpu);
         if ended.active > 0 {
             // What they ask for would run on in the server when we are gone.

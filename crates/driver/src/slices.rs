@@ -40,8 +40,8 @@ impl<'a> Slices<'a> {
         if !spec.slices {
             return Ok(None);
         }
-        if spec.windows.is_some() || spec.frozen.is_some() || spec.replay.is_some() || spec.log.is_some() {
-            return Err(Failure::spec("slices do not go with windows, frozen, a replay or a log"));
+        if spec.windows.is_some() || spec.frozen.is_some() || spec.replay.is_some() {
+            return Err(Failure::spec("slices do not go with windows, frozen or a replay"));
         }
         if !spec.lockstep.is_empty() || roles.iter().any(|role| role.operations.is_some()) {
             return Err(Failure::spec("slices do not go with lockstep or a number of operations"));

@@ -79,9 +79,6 @@ pub struct Spec {
     /// Backends are processes of this machine: windows and stretches say how long they ran and waited.
     #[serde(default)]
     pub local: bool,
-    /// A line for each transaction, as pgbench writes it.
-    #[serde(default)]
-    pub log: Option<LogSpec>,
     /// Longest time that statements under way at the end of the step may still take.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0.0))]
@@ -124,29 +121,6 @@ pub struct ReplaySpec {
     /// Numbers of the statements (`shapes` of the file's header) that are not sent.
     #[serde(default)]
     pub skip: Vec<u32>,
-}
-
-/// Files with a line for each transaction or each interval, in the format of pgbench's `--log`.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LogSpec {
-    /// That of the first thread; those of others have `.1`, `.2`, … behind it.
-    pub path: String,
-    /// Share of the transactions that are written.
-    #[serde(default = "whole")]
-    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1.0))]
-    pub sampling_rate: f64,
-    /// Length of the intervals; null: a line for each transaction.
-    #[serde(default)]
-    #[schemars(range(min = 1))]
-    pub aggregate_seconds: Option<u64>,
-    /// Tells serialization failures and deadlocks apart.
-    #[serde(default)]
-    pub failures_detailed: bool,
-}
-
-fn whole() -> f64 {
-    1.0
 }
 
 /// The server.

@@ -32,8 +32,8 @@ impl<'a> Stretches<'a> {
     /// What does not go with being stopped, and a role that is not there.
     pub fn of(spec: &Spec, roles: &[Role], events: &'a Events) -> Result<Option<Stretches<'a>>, Failure> {
         let Some(frozen) = &spec.frozen else { return Ok(None) };
-        if spec.windows.is_some() || spec.replay.is_some() || spec.log.is_some() {
-            return Err(Failure::spec("frozen does not go with windows, a replay or a log"));
+        if spec.windows.is_some() || spec.replay.is_some() {
+            return Err(Failure::spec("frozen does not go with windows or a replay"));
         }
         if roles.iter().any(|role| role.reconnect) {
             return Err(Failure::spec("frozen needs connections that stay open"));

@@ -6,14 +6,11 @@ import os
 import re
 import sys
 import time as now
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from pgstrata.cli.output import TextOrJson
-
-if TYPE_CHECKING:
-    from pgstrata.measure.bench import LogOptions
 
 
 def bench(
@@ -80,17 +77,6 @@ def bench(
     failures_detailed: Annotated[
         bool, typer.Option("--failures-detailed", help="Tell serialization failures and deadlocks apart.")
     ] = False,
-    log: Annotated[bool, typer.Option("-l", "--log", help="A file with a line per transaction.")] = False,
-    log_prefix: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Beginning of the log's name (pgbench_log).")
-    ] = None,
-    sampling_rate: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share of the transactions in the log.")
-    ] = None,
-    aggregate_interval: Annotated[
-        int | None,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Seconds in each line of the log."),
-    ] = None,
     random_seed: Annotated[
         str | None, typer.Option(metavar="SEED", help="A number, time or rand. Same seed, same stream.")
     ] = None,
@@ -180,7 +166,6 @@ def bench(
         latency_limit / 1e3 if latency_limit is not None else None,
         connect,
         failures_detailed,
-        _log(log, log_prefix, sampling_rate, aggregate_interval, time),
     )
     with Ending() as ending:
         try:
@@ -216,25 +201,3 @@ def _seed(text: str | None) -> int | None:
             raise UsageError(f"--random-seed {text[:30]}: not a number below 2^63, time or rand")
     print(f"setting random seed to {seed}", file=sys.stderr)
     return seed
-
-
-def _log(
-    wanted: bool, prefix: str | None, sampling: float | None, interval: int | None, seconds: float | None
-) -> LogOptions | None:
-    """The log that was asked for; UsageError as pgbench refuses options that do not go together."""
-    from pgstrata.errors import UsageError
-    from pgstrata.measure.bench import LogOptions
-
-    if not wanted:
-        given = {"--log-prefix": prefix, "--sampling-rate": sampling, "--aggregate-interval": interval}
-        for option, value in given.items():
-            if value is not None:
-                raise UsageError(f"{option} is about the log", "write one with -l")
-        return None
-    if sampling is not None and not 0 < sampling <= 1:
-        raise UsageError(f"--sampling-rate {sampling:g} is not above 0 and at most 1")
-    if sampling is not None and interval is not None:
-        raise UsageError("--sampling-rate and --aggregate-interval cannot be used together")
-    if interval is not None and seconds is not None and seconds % interval:
-        raise UsageError(f"-T {seconds:g} is not a multiple of --aggregate-interval {interval}")
-    return LogOptions(prefix or "pgbench_log", 1.0 if sampling is None else sampling, interval)

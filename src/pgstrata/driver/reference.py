@@ -64,7 +64,7 @@ last of them has ended, and only then another driver is given its own.
 
 **Frozen**: the process that started the driver stops it together with its server. The driver's clock is the
 monotonic clock less the pauses in `clock`. A stretch is n operations of each connection of the role;
-`windows` of that role are its stretches. Neither windows, a replay, a log nor roles with `reconnect` go
+`windows` of that role are its stretches. Neither windows, a replay nor roles with `reconnect` go
 with it.
 
 **Replay**: each session has a connection, opened up to half a second before the original's began. An

@@ -402,19 +402,6 @@ class FrozenSpec(Written, frozen=True, kw_only=True):
     """The role whose stretches are told."""
 
 
-class LogSpec(Written, frozen=True, kw_only=True):
-    """Files with a line for each transaction or each interval, in the format of pgbench's `--log`."""
-
-    path: str
-    """That of the first thread; those of others have `.1`, `.2`, … behind it."""
-    sampling_rate: float = 1.0
-    """Share of the transactions that are written."""
-    aggregate_seconds: int | None = None
-    """Length of the intervals; None: a line for each transaction."""
-    failures_detailed: bool = False
-    """Tells serialization failures and deadlocks apart."""
-
-
 class Spec(StepSpec, frozen=True, kw_only=True):
     """What pgstrata-driver is told: one step. docs/reference/driver.md explains every key."""
 
@@ -440,8 +427,6 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     warm-up."""
     local: bool = False
     """Backends are processes of this machine: windows and stretches say how long they ran and waited."""
-    log: LogSpec | None = None
-    """A line for each transaction, as pgbench writes it."""
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""
     answer_overtime_seconds: float | None = None

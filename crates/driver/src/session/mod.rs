@@ -15,7 +15,6 @@ use pgbench_script::{Rng, Value, Vars};
 use crate::clock::Nanos;
 use crate::events::{Failure, StatementDone};
 use crate::generate::LocalTime;
-use crate::log::Log;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
@@ -88,7 +87,6 @@ pub struct SessionContext<'a> {
     pub slices: Option<&'a Slices<'a>>,
     /// What values of the local time are, where it stands still.
     pub local_time: Option<[u8; 19]>,
-    pub log: Option<Arc<Log>>,
 }
 
 pub struct Session<'a> {
@@ -229,9 +227,6 @@ impl<'a> Session<'a> {
         self.in_turns = self.window.is_some() || self.stretch.is_some() || self.slice.is_some();
         self.measured_from = measured_from;
         self.state = State::Idle;
-        if let Some(log) = &self.context.log {
-            log.begin(measured_from);
-        }
     }
 
     /// Windows and stretches will say how long the processes of this connection ran and waited for a CPU.
@@ -453,7 +448,7 @@ impl<'a> Session<'a> {
         let rng = &mut self.rng;
         let script = self.role.choose(|n| rng.uniform(0, n as i64 - 1) as u64);
         self.current = Transaction { script, outcome: Outcome::Skipped, ..Transaction::default() };
-        self.count(now, now);
+        self.count(now);
         self.state = State::Idle;
     }
 
@@ -469,7 +464,7 @@ impl<'a> Session<'a> {
             OperationUnit::Statements => self.current.statements,
         };
         let at = if self.in_turns { self.in_turn(now, outcome) } else { now };
-        self.count(now, at);
+        self.count(at);
         if let Some((pair, side)) = &self.context.lockstep {
             pair.finished_one(*side);
         }
@@ -500,16 +495,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The transaction counts. at: `now` in active time.
+    /// The transaction counts. at: in active time.
     #[inline]
-    fn count(&mut self, now: Nanos, at: Nanos) {
+    fn count(&mut self, at: Nanos) {
         self.transactions += 1;
         self.context.recorder.transaction(at, &self.current);
-        if let Some(log) = &self.context.log
-            && now >= self.measured_from
-        {
-            log.transaction(self.role, self.client, self.transactions, &self.current, now);
-        }
     }
 }
 

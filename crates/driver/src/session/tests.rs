@@ -44,7 +44,6 @@ impl<'a> Fixture<'a> {
                 stretches: None,
                 slices: None,
                 local_time: None,
-                log: None,
             },
         );
         assert!(!session.prepare().unwrap());

@@ -14,15 +14,6 @@ from pgstrata.workload.pgbench.steps import BUILT_IN
 
 
 @dataclass(frozen=True)
-class LogOptions:
-    """Files with a line for each transaction, or for each interval of so many seconds."""
-
-    prefix: str = "pgbench_log"
-    sampling_rate: float = 1.0
-    aggregate_seconds: int | None = None
-
-
-@dataclass(frozen=True)
 class BenchOptions:
     """What to run, in pgbench's terms; `seconds` or `transactions` (per client) ends it.
 
@@ -51,7 +42,6 @@ class BenchOptions:
     latency_limit: float | None = None
     reconnect: bool = False
     failures_detailed: bool = False
-    log: LogOptions | None = None
 
     def scripts(self) -> list[PgbenchScript]:
         """The scripts with their weights; TPC-B-like where none is given. Raises UsageError."""

@@ -11,7 +11,7 @@ import psycopg
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second
-from pgstrata.driver.spec import Connection, LogSpec, Spec
+from pgstrata.driver.spec import Connection, Spec
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.options import BenchOptions
@@ -139,23 +139,8 @@ def _spec(
         engine=bench.engine,
         threads=bench.threads,
         seconds=bench.seconds,
-        log=_log(bench),
         answer_overtime_seconds=max(LEAST_ANSWER_SECONDS, bench.seconds or 0.0),
         roles=[role.spec()],
-    )
-
-
-def _log(bench: BenchOptions) -> LogSpec | None:
-    """Where the driver writes its log, named as pgbench names it."""
-    if bench.log is None:
-        return None
-    log = bench.log
-    path = f"{log.prefix}.{os.getpid()}"
-    return LogSpec(
-        path=path,
-        sampling_rate=log.sampling_rate,
-        aggregate_seconds=log.aggregate_seconds,
-        failures_detailed=bench.failures_detailed,
     )
 
 
