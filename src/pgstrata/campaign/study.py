@@ -547,8 +547,8 @@ class Study(Strict):
         ge=0,
         le=LONGEST_SECONDS,
         description=(
-            'Most seconds, with `until = "verdict"`, that are spent on why single queries are slower and on '
-            "what helps (docs/guides/why-slower.md); 0: none."
+            'Most seconds, with `until = "verdict"` or in a replay, that are spent on why single queries are '
+            "slower and on what helps (docs/guides/why-slower.md); 0: none."
         ),
     )
     margin: Share = Field(

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pgstrata.judge.alone import AloneVerdict, agreed, alone_in
 from pgstrata.judge.compare import margin_of, undisturbed
 from pgstrata.judge.pairs import disturbed_pairs
+from pgstrata.judge.query_causes import QueryCause, judge_cause
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.multiplicity import adjust_verdicts
@@ -78,6 +79,8 @@ class StatementVerdict:
     verdict: Verdict
     alone: AloneVerdict | None = None
     """Where the rounds called it slower or faster, and it may have been executed alone."""
+    cause: QueryCause | None = None
+    """Why it is slower, where that was looked into."""
 
     @property
     def share(self) -> float:
@@ -230,13 +233,12 @@ def _agreed(
 ) -> list[StatementVerdict]:
     """Statements that are slower or faster only where they are so alone, too; as they are where none were
     executed alone, as in repeats."""
-    there = {_in_turn(one): one.record for one in other}
+    there = {_in_turn(one): one for one in other}
+    sides = [(one, second) for one in base if (second := there.get(_in_turn(one))) is not None]
     records = [
-        (one.record.alone, second.alone, one.record.load_limit)
-        for one in base
-        if one.record.alone is not None
-        and (second := there.get(_in_turn(one))) is not None
-        and second.alone is not None
+        (one.record.alone, second.record.alone, one.record.load_limit)
+        for one, second in sides
+        if one.record.alone is not None and second.record.alone is not None
     ]
     if not records:
         return list(statements)
@@ -246,8 +248,24 @@ def _agreed(
         if verdict.decided and verdict.word != "same":
             alone = alone_in(one.statement, records, verdict.criterion)
             one = replace(one, verdict=agreed(verdict, alone), alone=alone)
+            if one.verdict.word == "slower":
+                one = replace(one, cause=_cause(one, sides))
         results.append(one)
     return results
+
+
+def _cause(one: StatementVerdict, sides: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> QueryCause | None:
+    """Why a statement is slower, from the last comparison that has looked for it."""
+    if one.alone is None or one.alone.verdict is None:
+        return None
+    for ours, theirs in reversed(sides):
+        name = one.statement.name
+        record = next((cause for cause in theirs.record.query_causes if cause.name == name), None)
+        if record is not None:
+            labels = ours.run.variant, theirs.run.variant
+            alone = one.alone.verdict
+            return judge_cause(record, labels, alone, theirs.record.load_limit, alone.criterion, None)
+    return None
 
 
 def _in_turn(measured: MeasuredStep) -> tuple[str, int]:

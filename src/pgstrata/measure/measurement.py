@@ -316,8 +316,9 @@ class StepMeasurement:
         if self.alone is not None:
             result.record = structs.replace(result.record, alone=self.alone)
         if self.query_pairs is not None:
-            causes = tuple(self.query_causes)
-            result.record = structs.replace(result.record, query_pairs=self.query_pairs, query_causes=causes)
+            result.record = structs.replace(result.record, query_pairs=self.query_pairs)
+        if self.query_causes:
+            result.record = structs.replace(result.record, query_causes=tuple(self.query_causes))
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)

@@ -20,7 +20,9 @@ from pgstrata.judge.pairs import left_out
 from pgstrata.judge.statements import RoundKey, judge_statements
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
+from pgstrata.measure.turns.statement_causes import Slower, search_statement_causes
 from pgstrata.stats.criterion import Criterion
+from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
 from pgstrata.store.statement import Statement
 from pgstrata.turns.model import order_of_pair
@@ -83,7 +85,7 @@ def budget(rounds_seconds: float) -> float:
 class AloneExecution:
     """Executes candidates alone and keeps what came of it with the step of each participant.
 
-    leave: called with a participant whose server cannot go on.
+    leave: called with a participant whose server cannot go on. slower: those that are slower alone, too.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class AloneExecution:
         self._base, self._here, self._make = base, here, step.alone
         self._margin, self._seconds, self._leave = margin, seconds, leave
         self._records: dict[str, list[AloneRecord]] = {one.label: [] for one in here}
+        self.slower: list[Slower] = []
 
     def execute(self, candidates: Sequence[Candidate]) -> None:
         """Executes them and keeps the records. Raises Interrupted."""
@@ -161,6 +164,12 @@ class AloneExecution:
             if time.monotonic() > deadline:
                 reason = f"its time was over after {numbers.counted(pair, 'pair')}"
                 break
+        seconds = {label: _mean(turns) for label, turns in slices.items() if turns}
+        self.slower += [
+            Slower(candidate.statement, other, statement, seconds)
+            for other in candidate.others
+            if self._verdict(other, slices).word == "slower"
+        ]
         self._keep(candidate, slices, reason)
 
     def _of_length(self, candidate: Candidate, first: Mapping[str, Slice], folder: Path) -> AloneStatement:
@@ -208,14 +217,14 @@ class AloneExecution:
             other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
         )
 
-    def _known(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]]) -> bool:
+    def _verdict(self, other: Participant, slices: Mapping[str, Sequence[Slice]]) -> Verdict:
+        """Returns what the turns so far say of a variant."""
         base = AloneTurns(slices[self._base.label], self._base.load_limit)
-        return all(
-            judge_alone(
-                [(base, AloneTurns(slices[other.label], other.load_limit))], Criterion(self._margin)
-            ).decided
-            for other in candidate.others
-        )
+        turns = AloneTurns(slices[other.label], other.load_limit)
+        return judge_alone([(base, turns)], Criterion(self._margin))
+
+    def _known(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]]) -> bool:
+        return all(self._verdict(other, slices).decided for other in candidate.others)
 
     def _keep(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]], reason: str) -> None:
         for side in (self._base, *candidate.others):
@@ -226,6 +235,11 @@ class AloneExecution:
                 reason=reason,
             )
             self._records[side.label].append(record)
+
+
+def _mean(turns: Sequence[Slice]) -> float:
+    """Seconds of an execution."""
+    return sum(part.seconds for part in turns) / sum(part.seconds * part.rate for part in turns)
 
 
 def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
@@ -244,9 +258,12 @@ def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
         group.each(Participant.restored)
     used = sum(one.seconds for participant in group.here for one in participant.slices)
     if base.error is None:
-        AloneExecution(
+        execution = AloneExecution(
             base, group.here, step, margin=margin, seconds=budget(used), leave=group.attempt
-        ).execute(differing)
+        )
+        execution.execute(differing)
+        if group.settings.why_seconds:
+            search_statement_causes(group, base, step, execution.slower)
     return bool(differing) and restored
 
 

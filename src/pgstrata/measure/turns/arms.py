@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from pgstrata import numbers
@@ -20,7 +21,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats.executions import FIRST
 from pgstrata.store.record import Slice
 from pgstrata.turns.model import order_of_pair
-from pgstrata.workload.core.language import Script, Sql, Step
+from pgstrata.workload.core.language import Script, SingleQueries, Sql, Step
 
 WARM_SECONDS = 10.0
 """A query that takes less is executed once in each turn before it counts: ANALYZE in a turn has read what the
@@ -55,19 +56,23 @@ class Arm:
 class ArmTurns:
     """Executes queries of a step on arms, in transactions that end with the connection.
 
-    leave: called with a participant whose server cannot go on. end: when all has to be over, by the monotonic
-    clock. sizes: restored after each turn with statements before the query, by the label of the variant.
+    confined: queries are executed by the role that is no superuser. leave: called with a participant whose
+    server cannot go on. end: when all has to be over, by the monotonic clock. settings: by query statements
+    of its session before it. sizes: restored after each turn with statements before the query, by the label
+    of the variant.
     """
 
     def __init__(
         self,
-        step: Step,
+        single: SingleQueries,
         interrupts: Interrupts,
         leave: Callable[[Participant, Callable[[Participant], object]], None],
         end: float,
+        *,
+        confined: bool,
+        settings: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        assert step.single is not None
-        self._single, self._confined = step.single, step.confined
+        self._single, self._confined, self._settings = single, confined, settings
         self._interrupts, self._leave = interrupts, leave
         self.end = end
         self.sizes: dict[str, TableSizes] = {}
@@ -86,13 +91,18 @@ class ArmTurns:
                     return "".join(map(str, spec.sql))
         raise UsageError(f"the text of {query} is not known beforehand")
 
-    def connect(self, side: Participant, stack: ExitStack, *, superuser: bool = False) -> Any:
-        """Returns a connection to the server that executes the queries, closed with the stack. Raises
-        ServerError."""
+    def connect(
+        self, side: Participant, stack: ExitStack, *, query: str = "", superuser: bool = False
+    ) -> Any:
+        """Returns a connection to the server that executes the queries, as the session of one of them,
+        closed with the stack. Raises ServerError."""
         cluster = side.cluster.standbys.serving(reads_only=True)
         assert isinstance(cluster, Cluster)
         confined = self._confined and not superuser
-        return stack.enter_context(cluster.connect(side.run.database, confined=confined))
+        connection = stack.enter_context(cluster.connect(side.run.database, confined=confined))
+        for statement in self._settings.get(query, ()):
+            connection.execute(statement.encode(), prepare=False)
+        return connection
 
     def check(self, side: Participant) -> None:
         """Lets a participant leave whose server has ended."""

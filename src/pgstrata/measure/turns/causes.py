@@ -60,14 +60,16 @@ def search_causes(
     others: Mapping[str, Mapping[str, float]],
     turns: ArmTurns,
     margin: float,
+    words: tuple[str, str] = ("query differs", "queries differ"),
 ) -> None:
     """Looks into each query that differs and keeps what it finds with the step of its variant.
 
-    others: seconds of an execution of all queries that end, by name and label. Raises Interrupted.
+    others: seconds of an execution of all queries that end, by name and label. words: what differs, for one
+    and for several. Raises Interrupted.
     """
     if not differing:
         return
-    count = numbers.counted(len(differing), "query differs", "queries differ")
+    count = numbers.counted(len(differing), *words)
     left = turns.end - time.monotonic()
     base.run.progress.say(f"  why {count}, and what helps, for {numbers.duration(round(left))} at most")
     for number, one in enumerate(differing):
@@ -123,8 +125,8 @@ class _Examination:
     def _record(self, stack: ExitStack) -> QueryCauseRecord:
         one, base, variant = self._one, self._base, self._one.variant
         text = self._turns.text(one.name)
-        self._old = Explainer(self._turns.connect(base, stack), text)
-        self._new = Explainer(self._turns.connect(variant, stack), text)
+        self._old = Explainer(self._turns.connect(base, stack, query=one.name), text)
+        self._new = Explainer(self._turns.connect(variant, stack, query=one.name), text)
         wanted_plan = self._old.plan()
         wanted, plain = detail(wanted_plan), detail(self._new.plan())
         old, new = settings_of(self._old.connection), settings_of(self._new.connection)

@@ -309,7 +309,9 @@ def measure(group: Group, schedule: Schedule) -> None:
             base = next((one for one in group.here if one.label == group.base), None)
             if watched and group.settings.why_seconds and base is not None:
                 end = time.monotonic() + group.settings.why_seconds
-                turns = ArmTurns(schedule.step, group.interrupts, group.attempt, end)
+                single, confined = schedule.step.single, schedule.step.confined
+                assert single is not None
+                turns = ArmTurns(single, group.interrupts, group.attempt, end, confined=confined)
                 differing, ending = execution.differing(), execution.ending()
                 search_causes(base, differing, ending, turns, group.settings.margin)
         for participant in group.participants:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pgstrata import numbers
@@ -12,6 +12,7 @@ from pgstrata.judge.query_causes import QueryCause, Remedy
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Table, missing, words
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.report.sections.query_verdicts import verdict_cell
+from pgstrata.stats.verdict import Word
 
 _HOW_CAUSES = (
     "Where the plan differs, the variant executed the query with the plan of {base} in turn with {base} and "
@@ -35,25 +36,34 @@ _HOW_REMEDIES = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A query with a cause. name: as its table of verdicts calls it."""
+    """A query with a cause. name: as its table of verdicts calls it; word, change: its verdict, and what a
+    table says of it."""
 
     variant: str
     name: str
-    query: StepVerdict
+    word: Word
+    change: Cell
+    confidence: float
     cause: QueryCause
 
 
 def explained(results: RunSet, workload: WorkloadResults) -> list[Explained]:
     """Returns the queries that have a cause, those that are slower first, the largest changes first."""
     found = [
-        Explained(comparison.other, query.step.removeprefix(f"{step.step}."), query, query.cause)
+        (query, _explained(comparison.other, query.step.removeprefix(f"{step.step}."), query, query.cause))
         for comparison in results.comparisons
         for step in comparison.steps
         if step.workload == workload.name
         for query in step.queries
         if query.cause is not None
     ]
-    return sorted(found, key=lambda one: (one.query.verdict.word != "slower", -_size(one.query)))
+    found.sort(key=lambda each: (each[0].verdict.word != "slower", -_size(each[0])))
+    return [one for _, one in found]
+
+
+def _explained(variant: str, name: str, query: StepVerdict, cause: QueryCause) -> Explained:
+    verdict = query.verdict
+    return Explained(variant, name, verdict.word, verdict_cell(query), verdict.confidence, cause)
 
 
 def _size(query: StepVerdict) -> float:
@@ -66,7 +76,7 @@ def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[st
     several = len(results.others) > 1
     for one in explained(results, workload):
         title = f"{one.name} on {one.variant}" if several else one.name
-        text = f"{one.query.verdict.word}: {one.cause.sentence}."
+        text = f"{one.word}: {one.cause.sentence}."
         if one.cause.advice:
             text += f" What helps: {one.cause.advice}."
         yield title, text
@@ -74,12 +84,16 @@ def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[st
 
 def cause_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     """Returns tables of causes, nodes and remedies, and the statements that help; empty without any."""
-    found = explained(results, workload)
+    return explained_blocks(results, workload, explained(results, workload))
+
+
+def explained_blocks(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> list[Block]:
+    """Returns the same of queries, or of statements of a replay, that are explained."""
     if not found:
         return []
     blocks: list[Block] = [_causes(results, workload, found)]
-    if sql := [line for one in found for line in _statements(one)]:
-        blocks.append(Listing("What helps, as SQL", "\n".join(sql).rstrip(), open=True))
+    if sql := remedies_as_sql(found):
+        blocks.append(Listing("What helps, as SQL", sql, open=True))
     blocks += [
         table for table in (_nodes(results, workload, found), _remedies(results, workload, found)) if table
     ]
@@ -97,7 +111,7 @@ def _lead_columns(results: RunSet) -> list[Column]:
 
 
 def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table:
-    verdict = found[0].query.verdict
+    confidence = found[0].confidence
     return Table(
         "query-causes",
         f"Why, and what helps: {workload.name} against {results.base}",
@@ -113,17 +127,22 @@ def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) 
                     *_lead(results, one),
                     words(one.cause.sentence),
                     words(one.cause.advice or "not looked for: it is faster"),
-                    verdict_cell(one.query),
+                    one.change,
                 ],
                 variant=one.variant,
             )
             for one in found
         ],
-        _HOW_CAUSES.format(base=results.base, confidence=f"{100 * verdict.confidence:.0f} %"),
+        _HOW_CAUSES.format(base=results.base, confidence=f"{100 * confidence:.0f} %"),
         keys=(("workload", workload.name),),
         lead=2 if len(results.others) > 1 else 1,
         notes=tuple(f"{one.name}: {note}." for one in found for note in one.cause.notes),
     )
+
+
+def remedies_as_sql(found: Sequence[Explained]) -> str:
+    """Returns the statements of the best proven remedies, each below what it is for; empty without any."""
+    return "\n".join(line for one in found for line in _statements(one)).rstrip()
 
 
 def _statements(one: Explained) -> list[str]:
@@ -253,4 +272,4 @@ def _plans(results: RunSet, one: Explained) -> Listing:
     return Listing(f"{one.name}: how the plan of {one.variant} differs", "\n".join(lines))
 
 
-__all__ = ["cause_blocks", "cause_lines"]
+__all__ = ["Explained", "cause_blocks", "cause_lines", "explained_blocks", "remedies_as_sql"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer
-from pgstrata.traffic.replay.samples import MOST_READ, PLANNED
+from pgstrata.traffic.replay.samples import MOST_READ, PLANNED, text_with_values
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
 
 TURN_SECONDS = 0.1
@@ -27,6 +27,9 @@ MOST_BYTES = 8 << 20
 
 MOST_SETTINGS = 20
 """`SET` statements before a statement that are executed before it."""
+
+QUERIES = frozenset(("select", "with", "values", "table"))
+"""How statements begin that mostly read only; the server holds them to it where a plan is asked for."""
 
 TIMEOUT_SECONDS = 30
 """`statement_timeout` of an execution alone."""
@@ -76,7 +79,12 @@ def alone_statements(
         executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[number], 1e-6))))
         shape = shapes[number]
         _write(path, database, shape.text, samples[number], executions, rolled_back=not shape.reads)
-        statements[number] = AloneStatement(_step(path, database, role, confined))
+        first = samples[number].statements[0]
+        statements[number] = AloneStatement(
+            _step(path, database, role, confined),
+            text=text_with_values(first) if _words(first.text)[0] in QUERIES else "",
+            settings=samples[number].settings,
+        )
     return statements
 
 

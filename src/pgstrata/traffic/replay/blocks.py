@@ -9,6 +9,7 @@ from pgstrata.judge.alone import figures
 from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
+from pgstrata.report.sections.query_causes import Explained
 from pgstrata.stats.verdict import Word
 from pgstrata.traffic.replay.judged import Judged, NewError
 
@@ -68,6 +69,16 @@ def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ())
         ],
         stacked=True,
     )
+
+
+def explained_statements(by_variant: Mapping[str, Judged]) -> list[Explained]:
+    """Returns the slower statements with a cause, those with the largest share of the time first."""
+    return [
+        Explained(variant, one.statement.text, "slower", change_cell(one), one.verdict.confidence, one.cause)
+        for variant, judged in by_variant.items()
+        for one in judged.of("slower")
+        if one.cause is not None
+    ]
 
 
 def left_out_rounds(judged: Judged) -> str:
@@ -213,6 +224,7 @@ __all__ = [
     "change_cell",
     "doubt",
     "error_blocks",
+    "explained_statements",
     "judged_blocks",
     "judged_table",
     "left_out_rounds",

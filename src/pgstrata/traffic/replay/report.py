@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
+from pgstrata.report.sections.query_causes import explained_blocks
 from pgstrata.store.record import ReplayRecord, StepRecord
 from pgstrata.store.statement import Statement, recorded_statement
-from pgstrata.traffic.replay.blocks import error_blocks, judged_blocks
+from pgstrata.traffic.replay.blocks import error_blocks, explained_statements, judged_blocks
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table, gaps
 from pgstrata.traffic.replay.judged import judged
@@ -52,6 +53,7 @@ def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
             blocks += judged_blocks(results.base, found, keys) or [
                 _statements(workload, step, variants, records)
             ]
+            blocks += explained_blocks(results, workload, explained_statements(found))
             blocks += error_blocks(results.base, found, keys)
             if not_covered := gaps(results, step, found):
                 blocks.append(gap_table(not_covered, keys))

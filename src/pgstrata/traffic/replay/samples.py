@@ -65,11 +65,20 @@ def _sample(name: str, role: str, statement: Statement) -> Sample | None:
     if statement.protocol == PREPARED:
         values = statement.parameters
         return Sample(role, name, text, Prepared(text, ("unknown",) * len(values), values))
-    given = [
+    return Sample(role, name, _with_values(parts, statement))
+
+
+def text_with_values(statement: Statement) -> str:
+    """Returns a statement with its values as literals in the place of parameters; empty where it has no
+    plan."""
+    return _with_values(plannable(statement.text), statement)
+
+
+def _with_values(parts: Sequence[Token], statement: Statement) -> str:
+    return "".join(
         _value(statement.parameters, int(part.text[1:8])) if part.kind == "parameter" else part.text
         for part in parts
-    ]
-    return Sample(role, name, "".join(given))
+    )
 
 
 def plannable(text: str) -> list[Token]:
@@ -91,4 +100,4 @@ def _value(parameters: Sequence[str | None], number: int) -> str:
     return "NULL" if value is None else literal(value)
 
 
-__all__ = ["MOST_READ", "PLANNED", "plannable", "replayed_samples", "samples_by_number"]
+__all__ = ["MOST_READ", "PLANNED", "plannable", "replayed_samples", "samples_by_number", "text_with_values"]

@@ -20,12 +20,12 @@ class Evidence:
 
     unmeasured: why it could not be measured, empty where it was; refused: what the new version refuses of
     definitions, functions and statements; failing: that fail in every round and on the old version in none;
-    slower: proven, with 1 % of the time or more on either side, slower_share: of the time; slower_light: with
-    less; whole_slower: all together; answers: with another number of rows; unknown: of 1 % of the time or
-    more of which it is not known whether they are slower, unknown_share: of the time; disturbed: what
-    disturbed the rounds, empty where nothing did; not_replayed: share of the log's time; unanswered: lines of
-    the checklist that nobody could answer; unchecked: why there is no checklist; changes: lines of it that
-    must be done.
+    slower: proven, with 1 % of the time or more on either side, slower_share: of the time; remedied: of
+    these, those for which a remedy is proven; slower_light: with less; whole_slower: all together;
+    answers: with another number of rows; unknown: of 1 % of the time or more of which it is not known
+    whether they are slower, unknown_share: of the time; disturbed: what disturbed the rounds, empty where
+    nothing did; not_replayed: share of the log's time; unanswered: lines of the checklist that nobody
+    could answer; unchecked: why there is no checklist; changes: lines of it that must be done.
     """
 
     unmeasured: str = ""
@@ -33,6 +33,7 @@ class Evidence:
     failing: int = 0
     slower: int = 0
     slower_share: float = 0.0
+    remedied: int = 0
     slower_light: int = 0
     whole_slower: bool = False
     answers: int = 0
@@ -83,10 +84,17 @@ def _against(e: Evidence) -> Iterator[str]:
     if e.slower:
         yield (
             f"{numbers.counted(e.slower, 'statement')} with {_percent(e.slower_share)} of the time "
-            f"{'is' if e.slower == 1 else 'are'} slower"
+            f"{'is' if e.slower == 1 else 'are'} slower{_remedied(e)}"
         )
     if e.whole_slower:
         yield "all statements together are slower"
+
+
+def _remedied(e: Evidence) -> str:
+    if not e.remedied:
+        return ""
+    whom = "it" if e.slower == 1 else "all of them" if e.remedied == e.slower else f"{e.remedied} of them"
+    return f" (for {whom} a remedy is proven, below)"
 
 
 def _open(e: Evidence) -> Iterator[str]:

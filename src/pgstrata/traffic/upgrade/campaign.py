@@ -33,6 +33,9 @@ LEAST_ROUNDS = 4
 LEAST_SECONDS = 1.0
 """Of a round: what is shorter says nothing of any load, and costs as much."""
 
+WHY_SHARE, MOST_WHY_SECONDS = 0.25, 120.0
+"""Of the time for rounds: what may be spent beside them on why statements are slower, and on what helps."""
+
 USUAL_CONNECTIONS = 90
 """That fit into a server whose max_connections nobody has set."""
 
@@ -141,6 +144,7 @@ def campaign(
         results=str(results),
         order="interleaved",
         margin=question.margin,
+        why_seconds=min(MOST_WHY_SECONDS, question.minutes * 60 * WHY_SHARE),
         other_load=question.other_load,
         base=variant_labels[0],
         variants=[

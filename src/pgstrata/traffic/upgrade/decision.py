@@ -230,6 +230,7 @@ def _evidence(
         failing=len(failing),
         slower=len(weighty),
         slower_share=sum(one.base_share for one in weighty),
+        remedied=sum(one.cause is not None and one.cause.remedy is not None for one in weighty),
         slower_light=len(slower) - len(weighty),
         whole_slower=whole is not None and whole.verdict.word == "slower",
         answers=len(measured.differing.get(label, ())),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.judge.marks import Mark
+from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import (
     Block,
     Facts,
@@ -167,7 +168,7 @@ def _timed(own: Judged, label: str) -> Iterator[Item]:
         if not statements:
             continue
         named = [
-            (shortened(one.statement.text), numbers.longer(one.longer) if word != "unclear" else "", where)
+            (shortened(one.statement.text), _change(one) if word != "unclear" else "", where)
             for one in statements[:MOST_NAMED]
         ]
         share = numbers.significant(100 * own.share(word), 2)
@@ -176,6 +177,11 @@ def _timed(own: Judged, label: str) -> Iterator[Item]:
             f"{SAID[word]}: {len(statements)}, {share} % of the time",
             _and_more(named, len(statements), where),
         )
+
+
+def _change(one: StatementVerdict) -> str:
+    remedy = one.cause.remedy if one.cause is not None else None
+    return numbers.longer(one.longer) + (", a remedy is proven" if remedy is not None else "")
 
 
 def _and_more(named: list[tuple[str, str, str]], count: int, where: str) -> list[tuple[str, str, str]]:

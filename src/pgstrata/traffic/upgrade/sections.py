@@ -10,10 +10,11 @@ from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Block, Column, Listing, Prose, Row, Section, Table, words
 from pgstrata.page.results import anchor
 from pgstrata.report.sections.defaults import default_blocks
+from pgstrata.report.sections.query_causes import remedies_as_sql
 from pgstrata.report.sections.settings import not_taken
 from pgstrata.report.sections.sizes import growth
 from pgstrata.report.sections.statement_plans import both_plans
-from pgstrata.traffic.replay.blocks import ORDER, SAID, error_blocks, judged_table
+from pgstrata.traffic.replay.blocks import ORDER, SAID, error_blocks, explained_statements, judged_table
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table
 from pgstrata.traffic.replay.judged import plans_of
@@ -42,6 +43,8 @@ def sections(decision: Decision) -> list[Section]:
         made.append(
             Section(anchor("statements", variant), f"Statements on {variant}", [judged_table(base, own)])
         )
+    if causes := [*_cause_blocks(decision, measured)]:
+        made.append(Section("causes", "Why, and what helps", causes))
     if any(measured.differing.values()):
         made.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
     made.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
@@ -98,6 +101,42 @@ def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
     if by_hand:
         text = "\n\n".join(f"{line.title}\n    {line.act}\n    {line.source}" for line in by_hand)
         yield Listing(f"{len(by_hand)} changes that neither dump nor log can show", text)
+
+
+def _cause_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
+    explained = explained_statements(measured.judged)
+    if not explained:
+        return
+    several = len(measured.judged) > 1
+    yield Table(
+        name="causes",
+        title="Why statements are slower, and what helps",
+        columns=[
+            Column("statement", "Statement", align="left"),
+            *([Column("version", "Version", align="left")] if several else []),
+            Column("why", "Why", align="left"),
+            Column("helps", "What helps", align="left"),
+        ],
+        rows=[
+            Row(
+                [
+                    words(one.name),
+                    *([words(one.variant)] if several else []),
+                    words(one.cause.sentence),
+                    words(one.cause.advice or "not looked for"),
+                ]
+            )
+            for one in explained
+        ],
+        how=f"Each was executed alone again, in turns: on {decision.base}, on the new version, and there "
+        f"with the plan of {decision.base}, too. What that plan leaves of the difference is the "
+        "executor's, the rest the planner's. What helps was tried in turn with the statement as it is, with "
+        "values of the log; settings in a transaction that was rolled back, an index was created and dropped "
+        "again. Figures are times of one execution, with what they may be as well.",
+        stacked=True,
+    )
+    if sql := remedies_as_sql(explained):
+        yield Listing("What helps, as SQL", sql, open=True)
 
 
 def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:

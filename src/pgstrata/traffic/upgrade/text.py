@@ -117,6 +117,10 @@ def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
     alone = one.alone.verdict if one.alone is not None else None
     beside = f"; alone {figures(alone)}" if alone is not None else ""
     yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {shortened(one.statement.text)}"
+    if one.cause is not None:
+        yield f"  why: {one.cause.sentence}"
+        if one.cause.advice:
+            yield f"  what helps: {one.cause.advice}"
 
 
 # --- JSON -------------------------------------------------------------------------------------
@@ -203,6 +207,7 @@ def _statement(one: StatementVerdict, own: Judged) -> Json:
             "verdict": one.alone.verdict.record() if one.alone.verdict is not None else None,
             "reason": one.alone.reason,
         },
+        "cause": one.cause.record() if one.cause is not None else None,
         "doubt": doubt(one) if one.verdict.word == "unclear" else "",
     }
 
