@@ -29,6 +29,7 @@ from pgstrata.traffic.synthetic.draw import Distribution
 from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import synthetic
 from pgstrata.traffic.synthetic.prepared import types_by
+from pgstrata.traffic.synthetic.questions import ServerQuestions
 from pgstrata.traffic.synthetic.rows import rows_by
 from pgstrata.traffic.synthetic.statistics import Statistics, columns_of, of_server
 from pgstrata.workload import catalog
@@ -270,6 +271,92 @@ def test_columns_that_are_compared_together_come_from_one_row(pg17: Server, tmp_
             (single,) = [n for n, one in enumerate(header.shapes) if "WHERE id = $1" in one.text]
             values = {one.parameters for one in told if one.shape == single}
             assert (len(values) > 200) == sampled
+
+
+ASIDE = (
+    "questions to pg_stat_statements, and pgstrata's own",
+    "executed by functions, which are asked again themselves",
+)
+
+EXPRESSIONS = """
+CREATE SEQUENCE apart;
+CREATE SEQUENCE numbers;
+CREATE TABLE numbered (id bigint PRIMARY KEY DEFAULT nextval('numbers'), day date, document jsonb);
+INSERT INTO numbered (day, document) SELECT date '2020-01-01' + g % 1500,
+    jsonb_build_object('kind', g % 4, 'number', g, 'of', jsonb_build_object('size', g % 100))
+    FROM generate_series(1, 8000) g;
+CREATE FUNCTION kind_of(p_id bigint, at_day date, OUT kind int) LANGUAGE sql STABLE AS
+    $$ SELECT (document ->> 'kind')::int FROM numbered WHERE id = p_id $$;
+ANALYZE numbered;
+"""
+
+
+def test_expressions_are_asked_for_on_sampled_rows(pg17: Server, tmp_path: Path) -> None:
+    """Keys of documents, what is made of columns, and sequences: nothing of them is in any statistics."""
+    with running(pg17) as cluster, database(cluster, "shop") as admin:
+        admin.execute(EXPRESSIONS.encode())
+        admin.execute("SELECT pg_stat_statements_reset()")
+        for n in range(100):
+            for text in (
+                f"SELECT id FROM numbered WHERE document ->> 'number' = '{1 + n * 7}'",
+                f"SELECT count(*) FROM numbered WHERE (document -> 'of' ->> 'size')::int = {n % 100}",
+                f"SELECT count(*) FROM numbered WHERE extract(year FROM day) = {2020 + n % 4}",
+                f"SELECT id FROM numbered WHERE to_char(day, 'YYYY-MM-DD') = '2021-02-0{1 + n % 9}'",
+                f"INSERT INTO numbered (id, day) VALUES (nextval('numbers'), '2020-02-{1 + n % 28:02}')",
+                "SELECT nextval('numbers')",
+                f"SELECT * FROM kind_of({1 + n}, date '2020-03-01')",
+            ):
+                admin.execute(text.encode())
+        before = admin.execute("SELECT last_value FROM numbers").fetchone()
+        statistics = of_server(admin)
+        questions = ServerQuestions(admin, lambda ask: ask())
+        file = tmp_path / "file"
+        header = synthetic(
+            statistics, file, types_of=types_by(admin), rows_of=rows_by(admin), questions=questions
+        )
+        assert {one.why for one in header.left_out} <= {"utility statement: ANALYZE"} | set(ASIDE), (
+            header.left_out
+        )
+        # To ask has changed nothing.
+        assert admin.execute("SELECT last_value FROM numbers").fetchone() == before
+        drawn: dict[str, list[tuple[str | None, ...]]] = {}
+        with Captured(file) as captured:
+            for entry in captured.sessions():
+                for one in captured.statements(entry):
+                    drawn.setdefault(header.shapes[one.shape].text, []).append(one.parameters)
+        by_start = {text[:33]: parameters for text, parameters in drawn.items()}
+        number = by_start["SELECT id FROM numbered WHERE doc"]
+        # A call had one row: of the three keys that is `number`.
+        assert {key for key, _ in number} == {"number"}
+        assert all(value is not None and 1 <= int(value) <= 8000 for _, value in number)
+        (size,) = [drawn[text] for text in drawn if "::int" in text]
+        assert {each[:2] for each in size} == {("of", "size")} and len({each[2] for each in size}) > 30
+        (part,) = [drawn[text] for text in drawn if "extract" in text.lower()]
+        assert all(field == "day" and value is not None and 1 <= float(value) <= 31 for field, value in part)
+        (called,) = [drawn[text] for text in drawn if "kind_of" in text]
+        assert all(value is not None and 1 <= int(value) <= 8000 for value, _ in called)
+        assert {day for _, day in called} == {"2020-01-01"}
+        (inserted,) = [drawn[text] for text in drawn if text.startswith("INSERT")]
+        assert {each[0] for each in inserted} == {"public.numbers"}
+        assert {each[0] for each in drawn["SELECT nextval($1)"]} == {"public.apart", "public.numbers"}
+        # Without sampling, and masked, they stay out.
+        types = types_by(admin)
+        masked = synthetic(statistics, tmp_path / "m", mask=Mask(), types_of=types, questions=questions)
+        for without in (masked, synthetic(statistics, tmp_path / "p", types_of=types)):
+            reasons = {each.why for each in without.left_out}
+            assert "the key of a document is not known" in reasons
+            assert "which name nextval is given is not known" in reasons
+        replayed_file = run_replay(cluster, file)
+        assert replayed_file["replay"]["failures"] == []
+
+
+def run_replay(cluster: Cluster, file: Path) -> dict[str, Any]:
+    """Replays a file on the data that is there."""
+    workload = catalog.find("replay")
+    options = workload.Options.model_validate({"file": str(file), "speed": 0})
+    step = workload.phases(options, NEWEST)[-1]
+    assert isinstance(step, Step)
+    return run_step(cluster, "shop", step).role("replay")
 
 
 def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, place: Path) -> None:

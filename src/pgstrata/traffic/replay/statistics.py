@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from pgstrata.traffic.synthetic.statistics import MARK, KnownColumn, Statistics,
 
 if TYPE_CHECKING:
     from pgstrata.traffic.synthetic.make import TypesOf
+    from pgstrata.traffic.synthetic.questions import Questions
     from pgstrata.traffic.synthetic.rows import RowsOf
 
 STATISTICS_SECONDS, QUESTION_SECONDS = 600.0, 120.0
@@ -51,10 +52,14 @@ def capture_statistics(
         )
     from pgstrata.traffic.synthetic.make import CALLS, synthetic
     from pgstrata.traffic.synthetic.prepared import types_by
+    from pgstrata.traffic.synthetic.questions import ServerQuestions
     from pgstrata.traffic.synthetic.rows import rows_by
 
     def make(
-        statistics: Statistics, types_of: TypesOf | None = None, rows_of: RowsOf | None = None
+        statistics: Statistics,
+        types_of: TypesOf | None = None,
+        rows_of: RowsOf | None = None,
+        questions: Questions | None = None,
     ) -> Header:
         return synthetic(
             statistics,
@@ -66,6 +71,7 @@ def capture_statistics(
             seed=seed,
             types_of=types_of,
             rows_of=rows_of,
+            questions=questions,
         )
 
     if (folder := _folder_of(source)) is not None:
@@ -83,7 +89,13 @@ def capture_statistics(
             with answering(connection, QUESTION_SECONDS):
                 return rows_of(columns)
 
-        return make(statistics, bounded_types, bounded_rows if sample else None)
+        def bounded(ask: Callable[[], Any]) -> Any:
+            with answering(connection, QUESTION_SECONDS):
+                return ask()
+
+        if not sample:
+            return make(statistics, bounded_types)
+        return make(statistics, bounded_types, bounded_rows, ServerQuestions(connection, bounded))
 
 
 def read_statements(source: str) -> Statistics:

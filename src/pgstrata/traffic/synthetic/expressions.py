@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
 from pglast import ast
 from pglast.enums import A_Expr_Kind, BoolExprType, SubLinkType
+from pglast.stream import RawStream
 
 from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.synthetic.functions import (
@@ -26,7 +28,10 @@ from pgstrata.traffic.synthetic.functions import (
     USUAL,
 )
 from pgstrata.traffic.synthetic.names import OutputColumn, Scope, Tables
-from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
+from pgstrata.traffic.synthetic.statistics import KnownColumn
+from pgstrata.traffic.synthetic.use import Argument, Kind, NotUnderstoodError, Sampled, Understood, Use
+
+KEY_UNKNOWN = "the key of a document is not known"
 
 
 class Expressions(ABC):
@@ -147,9 +152,7 @@ class Expressions(ABC):
         name = node.name[-1].sval
         match node.kind:
             case A_Expr_Kind.AEXPR_OP if name in KEYS:
-                if _has_parameter(right):
-                    raise NotUnderstoodError("the key of a document is not known")
-                self._walk(left, scope)
+                self._key(left, right, name, scope)
             case A_Expr_Kind.AEXPR_OP if name in ARITHMETIC and not (name == "%" and use is None):
                 self._calculated(left, right, name, scope, use)
             case A_Expr_Kind.AEXPR_OP | A_Expr_Kind.AEXPR_DISTINCT | A_Expr_Kind.AEXPR_NOT_DISTINCT:
@@ -161,7 +164,7 @@ class Expressions(ABC):
                 self._compared(left, right, "like", scope)
             case A_Expr_Kind.AEXPR_IN:
                 kind = COMPARED[name]  # = of IN, <> of NOT IN
-                own = replace(self._column(left, scope), kind=kind)
+                own = replace(self._about(left, scope), kind=kind)
                 self._walk(left, scope, self._of_list(right, scope))
                 for one in right:
                     if isinstance(left, ast.RowExpr) and isinstance(one, ast.RowExpr):
@@ -176,10 +179,30 @@ class Expressions(ABC):
             case A_Expr_Kind.AEXPR_NULLIF:
                 self._compared(left, right, "equal", scope)
             case _:  # BETWEEN in its four forms
-                own = self._column(left, scope)
+                own = self._about(left, scope)
                 self._walk(left, scope, self._of_list(right, scope))
                 self._walk(right[0], scope, replace(own, kind="greater"))
                 self._walk(right[1], scope, replace(own, kind="less"))
+
+    def _about(self, node: Any, scope: Scope) -> Use:
+        """The column that an expression is about, or the expression itself where a server may be asked."""
+        own = self._column(node, scope)
+        if own.column is None and (sampled := sampled_expression(node, scope)) is not None:
+            return replace(own, sampled=sampled)
+        return own
+
+    def _key(self, left: Any, right: Any, name: str, scope: Scope) -> None:
+        """`document ->> $1`, `document ? $1`."""
+        self._walk(left, scope)
+        own = _uncast(right)
+        if isinstance(own, ast.ParamRef):
+            sampled = sampled_expression(left, scope)
+            if sampled is None or name in ("@?", "#-"):
+                raise NotUnderstoodError(KEY_UNKNOWN)
+            several = "one of several" if name in ("#>", "#>>", "?|", "?&") else ""
+            self._use(own.number, Use("key", sampled=sampled, guess=several or None))
+        elif _has_parameter(right):
+            raise NotUnderstoodError(KEY_UNKNOWN)
 
     def _of_list(self, nodes: Any, scope: Scope) -> Use | None:
         """`$1 IN (a, b)`, `$1 BETWEEN a AND b`."""
@@ -192,14 +215,16 @@ class Expressions(ABC):
             return
         if left is not None:
             other = self._column(right, scope)
-            self._walk(left, scope, self._against(right, other, TURNED.get(kind, kind)))
+            self._walk(left, scope, self._against(right, other, TURNED.get(kind, kind), scope))
         own = self._column(left, scope)
-        self._walk(right, scope, self._against(left, own, kind))
+        self._walk(right, scope, self._against(left, own, kind, scope))
 
-    def _against(self, node: Any, other: Use, kind: Kind) -> Use | None:
+    def _against(self, node: Any, other: Use, kind: Kind, scope: Scope) -> Use | None:
         """What is compared with an expression is for."""
         if other.column is not None:
             return replace(other, kind=kind)
+        if (sampled := sampled_expression(node, scope)) is not None:
+            return Use(kind, sampled=sampled)
         if isinstance(node, ast.FuncCall) and _name(node) in ("count", "length", "char_length"):
             return Use("guess", guess="1")
         if isinstance(node, ast.ParamRef):  # of two parameters, `$1 = $2`
@@ -244,7 +269,7 @@ class Expressions(ABC):
         if name == "||":
             return "{}" if type_.startswith("json") or type_.endswith("[]") else "a"
         if name == "-" and type_.startswith("json"):
-            raise NotUnderstoodError("the key of a document is not known")
+            raise NotUnderstoodError(KEY_UNKNOWN)
         return "10" if name == "%" else "1"
 
     def _cast(self, node: Any, scope: Scope, use: Use | None) -> None:
@@ -274,6 +299,11 @@ class Expressions(ABC):
 
     def _function(self, node: Any, scope: Scope, use: Use | None) -> None:
         name = _name(node)
+        if name == "nextval" and node.args and isinstance(_uncast(node.args[0]), ast.ParamRef):
+            self._found.reads = False
+            column = use.column if use is not None and use.kind in ("insert", "set") else None
+            self._use(_uncast(node.args[0]).number, Use("sequence", column))
+            return
         if name in NAMING and _has_parameter(node.args):
             raise NotUnderstoodError(f"which name {name} is given is not known")
         if (len(node.funcname) > 1 and node.funcname[0].sval != "pg_catalog") or name not in READING:
@@ -282,8 +312,11 @@ class Expressions(ABC):
             self._found.whole = False
         usual = USUAL.get(name, {})
         arguments = node.args or ()
+        if name == "extract" and arguments and isinstance(arguments[0], ast.ParamRef):
+            self._called_by_name(node)
         if name not in READING and name not in LOCKS and _has_parameter(arguments):
-            raise NotUnderstoodError(f"what function {name} is given is not known")
+            self._given(node, scope)
+            return
         for place, one in enumerate(arguments):
             if name in QUERIES and len(arguments) == 2:
                 own = use if place == 1 else Use("guess", guess="english")
@@ -298,6 +331,23 @@ class Expressions(ABC):
             self._walk(one, scope, own)
         for part in (node.agg_order, node.agg_filter, node.over):
             self._walk(part, scope)
+
+    def _given(self, node: Any, scope: Scope) -> None:
+        """The arguments of a function of a user."""
+        names = [part.sval for part in node.funcname]
+        schema = names[-2] if len(names) > 1 else ""
+        for place, one in enumerate(node.args):
+            if isinstance(one, ast.NamedArgExpr) and _has_parameter(one):
+                raise NotUnderstoodError(f"what function {names[-1]} is given is not known")
+            argument = Argument(schema, names[-1], place, len(node.args))
+            self._walk(one, scope, Use("argument", argument=argument))
+
+    def _called_by_name(self, node: Any) -> None:
+        """`extract($1 FROM day)`, which no server prepares, becomes `date_part($1, day)`."""
+        written = re.compile(r"extract\s*\(\s*(\$[0-9]+)\s+from\s", re.IGNORECASE)
+        found = written.match(self._text, node.location)
+        if found is not None:
+            self._edits.append((found.start(), found.end(), f"pg_catalog.date_part({found[1]}, "))
 
     def _case(self, node: Any, scope: Scope, use: Use | None) -> None:
         compared = self._column(node.arg, scope) if node.arg is not None else None
@@ -322,6 +372,91 @@ class Expressions(ABC):
         if node.testexpr is not None:
             column = found[0].column if found else None
             self._walk(node.testexpr, scope, Use("equal", column) if column is not None else None)
+
+
+def sampled_expression(node: Any, scope: Scope) -> Sampled | None:
+    """Returns an expression that a server may be asked for on sampled rows: columns of one table, operators
+    and functions of PostgreSQL's that only read; None for another."""
+    if not isinstance(node, ast.A_Expr | ast.FuncCall | ast.ColumnRef | ast.TypeCast | ast.CoalesceExpr):
+        return None
+    reading = _Sampling(scope)
+    copy = reading.copied(node)
+    if copy is None or reading.table is None:
+        return None
+    return Sampled(reading.table, reading.alias, RawStream()(copy), tuple(reading.keys))
+
+
+class _Sampling:
+    """Copies an expression for a question; parameters within become the values that are guessed for them,
+    but for keys of documents."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.table: KnownColumn | None = None
+        self.alias = ""
+        self.keys: list[int] = []
+
+    def copied(self, node: Any, guess: str | None = None) -> Any:
+        """Returns the copy; None where it cannot be asked for."""
+        match node:
+            case ast.A_Const():
+                return node
+            case ast.ParamRef():
+                return ast.A_Const(isnull=False, val=ast.String(sval=guess)) if guess is not None else None
+            case ast.ColumnRef():
+                return self._column(node)
+            case ast.TypeCast():
+                arg = self.copied(node.arg, guess)
+                return None if arg is None else ast.TypeCast(arg=arg, typeName=node.typeName)
+            case ast.FuncCall():
+                return self._function(node)
+            case ast.CoalesceExpr():
+                arguments = [self.copied(one) for one in node.args]
+                return None if None in arguments else ast.CoalesceExpr(args=tuple(arguments))
+            case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP and len(node.name) == 1:
+                return self._operator(node)
+        return None
+
+    def _column(self, node: Any) -> Any:
+        names = [part.sval for part in node.fields if isinstance(part, ast.String)]
+        if len(names) != len(node.fields) or len(names) > 2:
+            return None
+        found = self._scope.source(names[-1], names[0] if len(names) > 1 else None)
+        if found is None:
+            return None
+        alias, column = found
+        if column.definition or (self.table is not None and self.alias != alias):
+            return None
+        self.table, self.alias = column, alias
+        return ast.ColumnRef(fields=(ast.String(sval=alias), ast.String(sval=column.name)))
+
+    def _function(self, node: Any) -> Any:
+        name = _name(node)
+        qualified = len(node.funcname) > 1 and node.funcname[0].sval != "pg_catalog"
+        if qualified or name not in READING or name in AGGREGATES or node.over is not None:
+            return None
+        usual = USUAL.get(name, {})
+        arguments = [self.copied(one, usual.get(place)) for place, one in enumerate(node.args or ())]
+        if None in arguments:
+            return None
+        # By this name: a function of the same name in another schema is somebody's own.
+        full = (ast.String(sval="pg_catalog"), ast.String(sval=name))
+        return ast.FuncCall(funcname=full, args=tuple(arguments), agg_within_group=False)
+
+    def _operator(self, node: Any) -> Any:
+        name = node.name[-1].sval
+        if name not in KEYS and name not in ARITHMETIC:
+            return None
+        left = None if node.lexpr is None else self.copied(node.lexpr)
+        own = _uncast(node.rexpr)
+        if name in KEYS and isinstance(own, ast.ParamRef):
+            self.keys.append(own.number)
+            right: Any = ast.ParamRef(number=own.number)
+        else:
+            right = self.copied(node.rexpr)
+        if right is None or (left is None and node.lexpr is not None):
+            return None
+        return ast.A_Expr(kind=node.kind, name=node.name, lexpr=left, rexpr=right)
 
 
 def _name(node: Any) -> str:

@@ -21,6 +21,7 @@ from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.origins import Hide, Origin, Value
 from pgstrata.traffic.synthetic.parameters import KnownValues, origins
+from pgstrata.traffic.synthetic.questions import Questions
 from pgstrata.traffic.synthetic.rows import RowsOf
 from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
 from pgstrata.traffic.synthetic.understand import understand
@@ -94,17 +95,21 @@ def synthetic(
     seed: int = 1,
     types_of: TypesOf | None = None,
     rows_of: RowsOf | None = None,
+    questions: Questions | None = None,
 ) -> Header:
     """Writes the captured file `to` of what a server knows, and returns its header.
 
     calls: in the file, fewer where the original had fewer. sessions: None: as many as the original's time
     lets one think. mask: makes other values of those that are drawn. reads_only: statements that change
-    nothing. types_of: asks a server; rows_of: samples rows of its tables.
+    nothing. types_of: asks a server; rows_of: samples rows of its tables; questions: asks it for keys of
+    documents, expressions and sequences.
 
     Raises UsageError where no statement can be understood.
     """
     hide: Hide = mask or str
-    found = _understood(statistics, types_of, rows_of, masked=mask is not None, reads_only=reads_only)
+    # The keys of documents may be values, as those of a map are.
+    asked = questions if mask is None else None
+    found = _understood(statistics, types_of, rows_of, asked, masked=mask is not None, reads_only=reads_only)
     if not found.shares:
         raise _nothing(found)
     shares = shared_out(found.shares, calls)
@@ -144,6 +149,7 @@ def _understood(
     statistics: Statistics,
     types_of: TypesOf | None,
     rows_of: RowsOf | None,
+    questions: Questions | None,
     *,
     masked: bool,
     reads_only: bool,
@@ -166,9 +172,8 @@ def _understood(
                     found.leave_out(called, "it changes data, or may", apart=True)
                     continue
                 types = None if types_of is None else types_of(understood.text)
-                found.shares.append(
-                    Share(called, understood, origins(understood, called, known, types, rows_of))
-                )
+                made = origins(understood, called, known, types, rows_of, questions, known_tables)
+                found.shares.append(Share(called, understood, made))
             except NotUnderstoodError as error:
                 found.leave_out(called, str(error), apart=not str(error).startswith("utility"))
     return found

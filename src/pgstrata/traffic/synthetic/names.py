@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pgstrata.traffic.synthetic.statistics import KnownColumn
@@ -26,12 +26,22 @@ class Tables:
                 schemas.insert(0 if column.visible else len(schemas), column.schema)
             self._tables[key][column.name] = column
 
+        self._named: dict[str, list[KnownColumn]] = {}
+        for table in self._tables.values():
+            for name, column in table.items():
+                if column.schema != "pg_catalog":
+                    self._named.setdefault(name, []).append(column)
         self.views: dict[tuple[str, str], Mapping[str, KnownColumn]] = {}
 
     def table(self, schema: str | None, name: str) -> Mapping[str, KnownColumn] | None:
         """The columns of a table in their order."""
         schemas = [schema] if schema else self._schemas.get(name, [])
         return next((self._tables[one, name] for one in schemas if (one, name) in self._tables), None)
+
+    def columns_named(self, name: str) -> Sequence[KnownColumn]:
+        """Returns the columns of this name in all tables of users: keys, then those of large tables first."""
+        found = self._named.get(name, [])
+        return sorted(found, key=lambda column: (not column.keys or column.refers, -column.rows))
 
 
 class Scope:
@@ -49,6 +59,14 @@ class Scope:
                 if of in (None, alias) and name in columns:
                     return columns[name]
             scope = scope.parent
+        return None
+
+    def source(self, name: str, of: str | None) -> tuple[str, KnownColumn] | None:
+        """Returns a column of this SELECT with the name of its table in it; None for one from elsewhere."""
+        for alias, columns in self.sources:
+            column = columns.get(name)
+            if of in (None, alias) and column is not None:
+                return alias, column
         return None
 
     def common_table(self, name: str) -> Columns | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
+from pgstrata.traffic.synthetic.asked import AskedExpressions
 from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
+from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.numbering import LARGEST, base_type
 from pgstrata.traffic.synthetic.origins import (
     Hide,
@@ -27,6 +29,7 @@ from pgstrata.traffic.synthetic.origins import (
     range_beyond,
     whole,
 )
+from pgstrata.traffic.synthetic.questions import Questions
 from pgstrata.traffic.synthetic.rows import RowsOf
 from pgstrata.traffic.synthetic.statistics import CalledStatement, KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
@@ -55,6 +58,9 @@ _OF_TYPE = {
     "bytea": "\\x00",
     **dict.fromkeys(LARGEST, "1"),
 }
+
+
+NO_TABLES = Tables(())
 
 
 @dataclass
@@ -86,13 +92,16 @@ def origins(
     known: KnownValues,
     types: Sequence[str] | None,
     rows_of: RowsOf | None = None,
+    questions: Questions | None = None,
+    tables: Tables = NO_TABLES,
 ) -> list[Origin]:
     """Where the values of every parameter come from. types: as a server has found them out, None where none
-    was asked. rows_of: samples rows of its tables.
+    was asked. rows_of: samples rows of its tables; questions: asks it for what expressions have there;
+    tables: whose columns arguments of functions are named after.
 
     Raises NotUnderstoodError for a parameter of which nothing is known.
     """
-    return _Origins(understood, called, known, types, rows_of).origins()
+    return _Origins(understood, called, known, types, rows_of, questions, tables).origins()
 
 
 class _Origins:
@@ -103,14 +112,18 @@ class _Origins:
         known: KnownValues,
         types: Sequence[str] | None,
         rows_of: RowsOf | None,
+        questions: Questions | None,
+        tables: Tables,
     ) -> None:
         self._understood, self._called, self._known, self._types = understood, called, known, types
-        self._rows_of = rows_of
+        self._rows_of, self._tables = rows_of, tables
         count = max(numbers_in(understood.text), *understood.uses, 0, 0)
         self._uses = {number: self._best(number) for number in range(1, count + 1)}
         self._rows = called.rows / max(1, called.calls)
         self._blocks = called.blocks / max(1, called.calls)
         self._fresh = self._fresh_columns()
+        selective = self._rows if understood.single and understood.whole else None
+        self._expressions = AskedExpressions(self._uses, questions, selective)
 
     def origins(self) -> list[Origin]:
         found = self._ranges() + self._of_rows()
@@ -123,7 +136,7 @@ class _Origins:
         best = min(uses, key=_rank, default=Use("guess"))
         if best.type or not self._types or number > len(self._types):
             return best
-        return Use(best.kind, best.column, best.change, best.guess, self._types[number - 1])
+        return replace(best, type=self._types[number - 1])
 
     # --- new keys ---------------------------------------------------------------------------------
 
@@ -255,11 +268,17 @@ class _Origins:
                 return constant(number, str(rows), f"LIMIT, guessed by its rows: {rows}")
             case "offset":
                 return constant(number, "0", "OFFSET, guessed: 0")
+            case "key":
+                return self._expressions.key_origin(number)
+            case "sequence":
+                return self._expressions.sequence_origin(number, use)
+            case "argument":
+                return self._argument(number, use)
             case "guess":
                 return self._guessed(number, use)
         column = use.column
         if column is None:
-            return self._guessed(number, use)
+            return self._expressions.compared_origin(number, use) or self._guessed(number, use)
         if column in self._fresh and use.kind in ("insert", "set"):
             keys = self._known.keys(column)
             return Origin(
@@ -280,6 +299,14 @@ class _Origins:
             case "insert" | "set":
                 return put_into(number, distribution)
         return drawn_from(number, distribution, self._change(number))
+
+    def _argument(self, number: int, use: Use) -> Origin:
+        """An argument of a user's function: a value of the column that it is named after."""
+        column, type_ = self._expressions.argument_column(use, self._tables)
+        distribution = self._known.distribution(column) if column is not None else None
+        if distribution is None:
+            return self._guessed(number, Use("guess", type=use.type or type_))
+        return replace(drawn_from(number, distribution, None), guessed=True)
 
     def _to_whole(self, use: Use, column: KnownColumn) -> bool:
         """Whether a column of fractions is compared with a whole number, `price = $1::int`."""

@@ -33,13 +33,17 @@ def rows_by(connection: psycopg.Connection[Any]) -> RowsOf:
     return rows_of
 
 
+def sampled_percent(table: KnownColumn) -> float:
+    """Returns the share of a table's blocks that hold as many rows as are sampled, in percent."""
+    # Blocks may be emptier than the statistics say.
+    return min(100.0, 200.0 * SAMPLED / max(1.0, table.rows))
+
+
 def _sampled(
     connection: psycopg.Connection[Any], columns: Sequence[KnownColumn]
 ) -> Sequence[tuple[str, ...]]:
     table = columns[0]
     names = [sql.Identifier(column.name) for column in columns]
-    # Blocks may be emptier than the statistics say.
-    percent = min(100.0, 200.0 * SAMPLED / max(1.0, table.rows))
     question = sql.SQL(
         "SELECT {mark} {values} FROM {table} TABLESAMPLE SYSTEM ({percent}) REPEATABLE (1) "
         "WHERE {known} LIMIT {most}"
@@ -50,7 +54,7 @@ def _sampled(
                 mark=sql.SQL(MARK),
                 values=sql.SQL(", ").join(sql.SQL("{}::text").format(name) for name in names),
                 table=sql.Identifier(table.schema, table.table),
-                percent=sql.Literal(percent),
+                percent=sql.Literal(sampled_percent(table)),
                 known=sql.SQL(" AND ").join(sql.SQL("{} IS NOT NULL").format(name) for name in names),
                 most=sql.Literal(SAMPLED),
             )
@@ -59,4 +63,4 @@ def _sampled(
         return ()  # a view, or one that this user may not read: its statistics have to do
 
 
-__all__ = ["RowsOf", "rows_by"]
+__all__ = ["SAMPLED", "RowsOf", "rows_by", "sampled_percent"]

@@ -22,11 +22,15 @@ Kind = Literal[
     "set",
     "limit",
     "offset",
+    "key",
+    "sequence",
+    "argument",
     "guess",
 ]
 """equal, unequal, less, greater, like, regular: how a column is compared with it. any: an array of values
 that a column may have; element: of an array or a document for searching. insert, set: it is put into a
-column. limit, offset: of rows. guess: its place says what a usual value is."""
+column. limit, offset: of rows. key: of a document; sequence: its name; argument: of a function of a user.
+guess: its place says what a usual value is."""
 
 
 class NotUnderstoodError(Exception):
@@ -34,16 +38,41 @@ class NotUnderstoodError(Exception):
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """An expression on the columns of one table. text: as SQL, in which a parameter that is the key of a
+    document stands as `$n`; alias: what the table is called in it; keys: numbers of these parameters."""
+
+    table: KnownColumn
+    alias: str
+    text: str
+    keys: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A place among the arguments of a user's function, from 0. schema: empty where none is written; count:
+    of its arguments."""
+
+    schema: str
+    function: str
+    place: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Use:
-    """What a parameter is for. column: None where no single one can be told. change: what the statement does
-    to the column before it compares. guess: the value that a guess has. type: it is cast to, empty where it
-    is not."""
+    """What a parameter is for. column: None where no single one can be told. change: what the statement
+    does to the column before it compares. guess: the value that a guess has. type: it is cast to, empty
+    where it is not. sampled: what it is compared with where that is more than a column, or whose key it
+    is. argument: of which function it is one."""
 
     kind: Kind
     column: KnownColumn | None = None
     change: Callable[[str], str] | None = None
     guess: str | None = None
     type: str = ""
+    sampled: Sampled | None = None
+    argument: Argument | None = None
 
 
 @dataclass
@@ -66,4 +95,4 @@ def numbers_in(text: str) -> int:
     return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
 
 
-__all__ = ["Kind", "NotUnderstoodError", "Understood", "Use", "numbers_in"]
+__all__ = ["Argument", "Kind", "NotUnderstoodError", "Sampled", "Understood", "Use", "numbers_in"]
