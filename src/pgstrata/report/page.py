@@ -102,7 +102,10 @@ def lede(results: RunSet) -> str:
     variants = f"{len(results.variants)} variants" if len(results.variants) > 1 else results.variants[0]
     names = [workload.name for workload in results.workloads]
     names += [f"{name} (counted)" for name in results.counted_workloads]
+    names += [f"{name} (imported)" for name in dict.fromkeys(run.workload for run in results.imported)]
     workloads = ", ".join(names) or "no finished workload"
+    if results.imported and not results.runs and not results.counted:
+        return f"PostgreSQL benchmark results of other programs, imported: {variants}, {workloads}."
     if results.counted and not results.runs:
         base = f" Compared with {results.base}, the base." if results.others else ""
         return f"PostgreSQL instructions per operation: {variants}, {workloads}.{base}"
