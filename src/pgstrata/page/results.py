@@ -18,6 +18,7 @@ from pgstrata.judge.compare import Comparison, StepVerdict, compare_all, margin_
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds, relative_mark
+from pgstrata.judge.published import Published
 from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.stats.criterion import Criterion
@@ -129,7 +130,7 @@ class RunSet:
     thresholds and the rules of the field's reports, not by their verdicts. `known`: gives those of all
     campaigns that may say how much runs differ from one to the next. `counted`: runs that counted
     instructions, which have no rates and take no part in anything else; `imported`: what other programs
-    measured, which is shown and never judged."""
+    measured, which is shown and never judged. `published`: ratios of a study of the campaign's name."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -141,6 +142,7 @@ class RunSet:
     broken: tuple[BrokenRun, ...] = ()
     counted: tuple[Run, ...] = ()
     imported: tuple[Run, ...] = ()
+    published: tuple[Published, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     by_thresholds: bool = False
     known: Callable[[], Iterable[Run]] = tuple

@@ -15,6 +15,7 @@ from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
+from pgstrata.report.sections.published import published
 from pgstrata.report.sections.query_causes import cause_blocks
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
@@ -35,6 +36,7 @@ def sections(
 ) -> list[Section]:
     """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
     made: list[Section | None] = [summary(results)]
+    made.append(published(results))
     made.append(machines(results))
     made += [own_section(results, workload) for workload in results.workloads]
     made.append(tuning(results))
