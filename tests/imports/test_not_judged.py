@@ -17,6 +17,7 @@ from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import read_run
 from support import foreign_results as foreign
+from support.disks import small_disk
 from support.records import step_record, stored_run
 from support.runs import make_campaign, sum_anew
 
@@ -154,3 +155,12 @@ def test_results_are_private(folder: Path) -> None:
 
 def test_a_measured_run_is_still_a_side() -> None:
     assert Side("a", (stored_run("a", 1, step_record("s", rate=1.0)),)).runs
+
+
+@pytest.mark.program
+def test_a_full_disk_leaves_nothing(folder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with small_disk(place / "disk", "16k") as disk:
+        assert invoke(["import", "qps.abs.tsv", "--results", str(disk / "r")]) == 1
+        assert "no space left" in capsys.readouterr().err
+        assert [path.name for path in (disk / "r").rglob("*") if path.is_file()] == [".lock"]
+        assert not Results(disk / "r").survey().broken
