@@ -9,6 +9,7 @@ CAPABILITIES = (
     "pgstrata.search",
     "pgstrata.watch",
     "pgstrata.bundle",
+    "pgstrata.imports",
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",

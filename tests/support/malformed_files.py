@@ -26,6 +26,8 @@ from pgstrata.count.measure.callgrind import own_processes, read_part
 from pgstrata.errors import LONGEST, PgstrataError
 from pgstrata.files.bounded import BoundError
 from pgstrata.fulltext.corpus import sources
+from pgstrata.imports.recognize import named, read_files
+from pgstrata.imports.storing import runs_of
 from pgstrata.judge.stacks import in_samples, shares
 from pgstrata.report.flames import stacks_in
 from pgstrata.server.config.conf_file import ConfigFile, assignments, with_included
@@ -40,6 +42,7 @@ from pgstrata.traffic.synthetic import files as statistics
 from pgstrata.vector.data import VectorData
 from pgstrata.workload.custom import files as setup_files
 from support.captured import mutated
+from support.foreign_results import of_every_format
 from support.logs import FORMS, START, Told, extended, log, plain
 from support.malformed import NUMBERS, TEXTS, in_bytes, in_json, in_lines
 from support.runs import make_campaign, sum_anew
@@ -521,6 +524,20 @@ def _patches(folder: Path) -> Try:
     return one
 
 
+def _foreign_results(folder: Path) -> Try:
+    files = {name: text.encode() for name, text in of_every_format().items()}
+
+    def one(dice: random.Random) -> None:
+        name = dice.choice(list(files))
+        data = in_bytes(dice, files[name])
+        (folder / name).write_bytes(data)
+        with refused(shown(data)):
+            for run in runs_of(named(read_files([folder / name]), "", "", "")):
+                assert run.steps, data
+
+    return one
+
+
 READERS: dict[str, Callable[[Path], Try]] = {
     "log": _logs,
     "captured file": _captured,
@@ -536,6 +553,7 @@ READERS: dict[str, Callable[[Path], Try]] = {
     "vectors": _vectors,
     "mail": _mail,
     "patch": _patches,
+    "foreign result": _foreign_results,
 }
 
 SLOW = {"patch": 50, "table of a run": 10, "record of a run": 5, "campaign file": 5}

@@ -83,7 +83,7 @@ def pack(results: RunSet, root: Path, file: Path, most_bytes: int = MOST_BYTES) 
     root: the results folder. Raises UsageError where the bundle is larger than `most_bytes`, StoreError where
     it cannot be written.
     """
-    runs = {run.folder.relative_to(root).as_posix(): run for run in results.every}
+    runs = {run.folder.relative_to(root).as_posix(): run for run in (*results.every, *results.imported)}
     manifest = Manifest(
         VERSION,
         pgstrata.__version__,
@@ -150,7 +150,7 @@ def unpacked(file: Path) -> Iterator[Bundle]:
         if store.broken:
             raise StoreError(f"{name} is damaged: {store.broken[0].reason}", "ask for it again")
         results = read_results(store, manifest.campaign, manifest.base)
-        there = {run.folder.relative_to(root).as_posix() for run in results.every}
+        there = {run.folder.relative_to(root).as_posix() for run in (*results.every, *results.imported)}
         if there != set(manifest.runs):
             raise StoreError(
                 f"{name} is damaged: it does not hold the runs that it names", "ask for it again"

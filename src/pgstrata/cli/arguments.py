@@ -190,6 +190,7 @@ class Asked:
     settings: Sequence[str] | None = None
     compares: bool = False
     usual_workload: str | None = None
+    fraction: float | None = None
 
     def read(self) -> Campaign:
         """The campaign, checked. Raises UsageError."""
@@ -223,6 +224,7 @@ class Asked:
             compares=self.compares and campaign is None,
             sets=sets,
             settings=self.settings or [],
+            fraction=self.fraction,
             fields=self.fields,
         )
         return read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,8 @@ import typer
 
 if TYPE_CHECKING:
     from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.judge.published import Published
+    from pgstrata.page.results import RunSet
     from pgstrata.store import Results
 
 
@@ -39,6 +43,10 @@ def report(
             "0.05 is usual.",
         ),
     ] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option("--published", metavar="FILE", help="Published ratios (CSV) to show beside one's own."),
+    ] = None,
 ) -> None:
     """Write the reports of the campaigns: HTML, Markdown, CSV, and the summary on the terminal.
 
@@ -50,6 +58,7 @@ def report(
     """
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
+    from pgstrata.judge.published import read_published
     from pgstrata.page.results import campaigns
     from pgstrata.store import Results
     from pgstrata.store.choose import damaged_hint
@@ -72,9 +81,20 @@ def report(
             f"{folder} has several campaigns: {', '.join(names)}",
             "--base and --out are for one: choose it with --campaign",
         )
+    ratios = read_published(published) if published else []
+    if ratios and (studies := {one.study for one in ratios}).isdisjoint(names):
+        raise UsageError(
+            f"{published} has no study that is called as a campaign here: {', '.join(names)}",
+            f"studies: {', '.join(sorted(studies))}; --name of pgstrata run names a campaign",
+        )
     for name in names:
         write_and_show(
-            store, campaign=name, base=base, out=out or report_folder(folder, name), threshold=threshold
+            store,
+            campaign=name,
+            base=base,
+            out=out or report_folder(folder, name),
+            threshold=threshold,
+            published=ratios,
         )
 
 
@@ -86,7 +106,13 @@ def report_folder(results: Path, campaign: str) -> Path:
 
 
 def write_and_show(
-    results: Results, *, campaign: str, base: str | None, out: Path, threshold: float | None = None
+    results: Results,
+    *,
+    campaign: str,
+    base: str | None,
+    out: Path,
+    threshold: float | None = None,
+    published: Sequence[Published] = (),
 ) -> None:
     """Writes the report, prints the three summary tables and where the page is."""
     from pgstrata.page.results import read_results
@@ -97,7 +123,7 @@ def write_and_show(
     # What is read stays until the page is written: of thousands of runs the search for garbage is a tenth.
     gc.disable()
     try:
-        run_set = read_results(results, campaign, base, thresholds)
+        run_set = _with(read_results(results, campaign, base, thresholds), published)
         print_summary(run_set)
         written = write_report_of(run_set, out)
     finally:
@@ -112,7 +138,8 @@ def write_quietly(plan: Plan, results: Path) -> Path:
     from pgstrata.store import Results
 
     name = plan.campaign.name
-    return write_report_of(read_results(Results(results), name, plan.base), report_folder(results, name)).html
+    found = _with(read_results(Results(results), name, plan.base), _beside(plan))
+    return write_report_of(found, report_folder(results, name)).html
 
 
 def write_report(plan: Plan, results: Path) -> None:
@@ -120,4 +147,26 @@ def write_report(plan: Plan, results: Path) -> None:
     from pgstrata.store import Results
 
     name = plan.campaign.name
-    write_and_show(Results(results), campaign=name, base=plan.base, out=report_folder(results, name))
+    out = report_folder(results, name)
+    write_and_show(Results(results), campaign=name, base=plan.base, out=out, published=_beside(plan))
+
+
+def _beside(plan: Plan) -> list[Published]:
+    """The published ratios beside the campaign's file; none, with a word on standard error, where these are
+    damaged: what was measured is shown all the same."""
+    from pgstrata.cli.output import left_out
+    from pgstrata.errors import UsageError
+    from pgstrata.judge.published import NAME, read_published
+
+    file = plan.campaign.file
+    beside = file.parent / NAME if file else None
+    try:
+        return read_published(beside) if beside and beside.is_file() else []
+    except UsageError as error:
+        left_out([error.message])
+        return []
+
+
+def _with(results: RunSet, published: Sequence[Published]) -> RunSet:
+    """The results with the published ratios of the study that is called as their campaign."""
+    return replace(results, published=tuple(one for one in published if one.study == results.campaign))

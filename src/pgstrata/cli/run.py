@@ -77,6 +77,10 @@ def run(
     workload: WorkloadsOption = None,
     script: ScriptsOption = None,
     scale: ScaleOption = None,
+    fraction: Annotated[
+        str | None,
+        typer.Option("--fraction", metavar="SHARE", help="Of the file's rows, warehouses and clients: 4%."),
+    ] = None,
     set_: SetsOption = None,
     results: RunsOption = None,
     name: NameOption = None,
@@ -218,6 +222,7 @@ def run(
         },
         settings=set_guc,
         compares=fleet is None,
+        fraction=share("--fraction", fraction) if fraction else None,
     ).read()
     if fleet is not None:
         machines = _machines()

@@ -13,6 +13,7 @@ from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
+    from pgstrata.store.imported import ImportRecord
     from pgstrata.store.record import BuiltRecord, CountRecord, StepRecord
 
 
@@ -81,6 +82,10 @@ def lines(run: Run) -> list[str]:
     text = [
         f"run       {run.run_id}, {record.status}",
         f"campaign  {run.campaign}, {run.variant}, {run.workload}, repeat {run.repeat}",
+    ]
+    if record.imported is not None:
+        return [*text, f"folder    {run.folder}", *_imported(record.imported)]
+    text += [
         f"server    PostgreSQL {server.version} ({server.spec})",
         *_built(server.built),
         f"config    {config.name or 'server defaults'}",
@@ -161,6 +166,15 @@ def _counted(counted: CountRecord) -> list[str]:
     text += aligned(["step", "role", "operations", "starts", "instructions per operation"], rows)
     text += [f"not counted: {step}: {why}" for step, why in counted.left_out.items()]
     return [*text, *counted.notes]
+
+
+def _imported(imported: ImportRecord) -> list[str]:
+    """What another program measured: a row for each step."""
+    from pgstrata.cli.output import aligned
+
+    text = [f"imported  {file.name}, {imported.format}, SHA-256 {file.sha256}" for file in imported.files]
+    rows = [[step.name, step.clients, step.rate, step.unit] for step in imported.steps]
+    return [*text, "", *aligned(["step", "clients", "rate", "unit"], rows)]
 
 
 def _row(step: StepRecord) -> list[Any]:

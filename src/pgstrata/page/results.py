@@ -18,6 +18,7 @@ from pgstrata.judge.compare import Comparison, StepVerdict, compare_all, margin_
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds, relative_mark
+from pgstrata.judge.published import Published
 from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.stats.criterion import Criterion
@@ -128,7 +129,8 @@ class RunSet:
     that were not made because the version cannot. `by_thresholds`: whether rates are coloured by the
     thresholds and the rules of the field's reports, not by their verdicts. `known`: gives those of all
     campaigns that may say how much runs differ from one to the next. `counted`: runs that counted
-    instructions, which have no rates and take no part in anything else."""
+    instructions, which have no rates and take no part in anything else; `imported`: what other programs
+    measured, which is shown and never judged. `published`: ratios of a study of the campaign's name."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -139,6 +141,8 @@ class RunSet:
     unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     counted: tuple[Run, ...] = ()
+    imported: tuple[Run, ...] = ()
+    published: tuple[Published, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     by_thresholds: bool = False
     known: Callable[[], Iterable[Run]] = tuple
@@ -305,7 +309,9 @@ def read_results(
         raise UsageError(f"no campaign {campaign!r} in {store.root}", f"There is: {', '.join(names)}.")
     chosen = campaign or names[0]
     there = store.read(counted([run for run in runs if run.campaign == chosen]))
-    variants = _ordered_variants(there)
+    imported = [run for run in there if run.imported]
+    there = [run for run in there if not run.imported]
+    variants = _ordered_variants(there or imported)
     own = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
@@ -329,6 +335,7 @@ def read_results(
         unable=tuple(_begun(run for run in own if run.record.status == "unable")),
         broken=tuple(store.broken),
         counted=tuple(counted_runs(there)),
+        imported=tuple(imported),
         thresholds=thresholds,
         by_thresholds=by_thresholds,
         known=lambda: repeats_of(store, {summary.workload for summary in summaries}),

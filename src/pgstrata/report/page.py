@@ -15,6 +15,7 @@ from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
+from pgstrata.report.sections.published import published
 from pgstrata.report.sections.query_causes import cause_blocks
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
@@ -35,6 +36,7 @@ def sections(
 ) -> list[Section]:
     """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
     made: list[Section | None] = [summary(results)]
+    made.append(published(results))
     made.append(machines(results))
     made += [own_section(results, workload) for workload in results.workloads]
     made.append(tuning(results))
@@ -102,7 +104,10 @@ def lede(results: RunSet) -> str:
     variants = f"{len(results.variants)} variants" if len(results.variants) > 1 else results.variants[0]
     names = [workload.name for workload in results.workloads]
     names += [f"{name} (counted)" for name in results.counted_workloads]
+    names += [f"{name} (imported)" for name in dict.fromkeys(run.workload for run in results.imported)]
     workloads = ", ".join(names) or "no finished workload"
+    if results.imported and not results.runs and not results.counted:
+        return f"PostgreSQL benchmark results of other programs, imported: {variants}, {workloads}."
     if results.counted and not results.runs:
         base = f" Compared with {results.base}, the base." if results.others else ""
         return f"PostgreSQL instructions per operation: {variants}, {workloads}.{base}"

@@ -121,6 +121,7 @@ RUN = {
     "campaign_file": "the campaign's file, as the command named it",
     "extensions": "of the database when the run began: name and version",
     "network_closed": "the server had no network but a loopback device",
+    "imported": "figures of another program; such a run has no steps",
 }
 
 STEP = {

@@ -16,6 +16,7 @@ from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Tabl
 from pgstrata.page.results import RunSet
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.published import agreement_sentence
 from pgstrata.report.sections.query_causes import cause_lines
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.step_verdicts import pair_table
@@ -69,6 +70,9 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         for table in found:
             if table is not None:
                 _table(table, console)
+    if text := agreement_sentence(results):
+        console.print()
+        console.print(Text(text), soft_wrap=not console.is_terminal)
     for part in report_parts():
         for table in part.terminal_tables(results):
             _table(table, console)

@@ -82,7 +82,7 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
         lede(run_set),
         made,
         out,
-        run_count=len(run_set.runs) + len(run_set.failed) + len(run_set.counted),
+        run_count=sum(map(len, (run_set.runs, run_set.failed, run_set.counted, run_set.imported))),
         variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
     )
     return Report(

@@ -139,7 +139,7 @@ def _entry_of(number: int, place: Listed, checked: int, run: Run) -> Entry:
         record.started,
         record.host.hostname,
         record.error.message if record.error else None,
-        len(record.steps),
+        len(record.imported.steps if record.imported else record.steps),
         comparison.id if comparison else None,
         comparison.variants if comparison else (),
     )

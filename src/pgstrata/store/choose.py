@@ -11,6 +11,7 @@ from pathlib import Path
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.catalogue import Entry
 from pgstrata.store.comparisons import counted
+from pgstrata.store.imported import IMPORTED
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, Run, read_run
 from pgstrata.store.results_folder import Results
@@ -21,10 +22,20 @@ _SERVER = re.compile(r"(?:pg|path|dsn|release|tar|src|git):.")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: what it is called, and its runs."""
+    """One side of a comparison: what it is called, and its runs, all measured by pgstrata.
+
+    Raises UsageError for a run that was imported: no verdict rests on what another program measured.
+    """
 
     name: str
     runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if any(run.imported for run in self.runs):
+            raise UsageError(
+                f"{self.name} was imported, and no verdict rests on what another program measured",
+                "pgstrata report shows it",
+            )
 
 
 def campaign_runs(results: Results, campaign: str | None) -> list[Run]:
@@ -95,8 +106,8 @@ def choose(text: str, results: Results, campaign: str | None = None) -> Side:
 
 
 def _read(entries: Sequence[Entry], results: Results) -> tuple[Run, ...]:
-    """Raises StoreError where none of them is sound any more."""
-    runs = tuple(results.read(entries))
+    """Raises StoreError where none of them is sound any more. Imported runs are left out beside others."""
+    runs = tuple(results.read([run for run in entries if run.status != IMPORTED] or entries))
     if not runs:
         raise StoreError(f"{results.broken[-1]}", "choose another run")
     return runs

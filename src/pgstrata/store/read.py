@@ -18,6 +18,7 @@ from pgstrata.files import digests, disk
 from pgstrata.files.bounded import BoundError, json_any, json_as
 from pgstrata.files.user_files import shown
 from pgstrata.store import parquet, sums
+from pgstrata.store.imported import IMPORTED
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.rows import Rows
@@ -94,6 +95,11 @@ class Run:
     @property
     def started(self) -> str:
         return self.record.started
+
+    @property
+    def imported(self) -> bool:
+        """Whether another program measured it: then nothing is judged from it."""
+        return self.record.imported is not None
 
     @property
     def hostname(self) -> str | None:
@@ -284,7 +290,11 @@ def _printable(value: Any) -> Any:
 
 
 def _contradiction(record: RunRecord) -> str | None:
-    """What no single key shows: a date that is none, a step twice."""
+    """What no single key shows: a date that is none, a step twice, an imported run with steps of its own."""
+    if (record.imported is not None) != (record.status == IMPORTED):
+        return "its status and what it imported contradict each other"
+    if record.imported is not None and (record.steps or record.counted or record.comparison):
+        return "an imported run has nothing that was measured here"
     names = [step.name for step in record.steps]
     if len(set(names)) < len(names):
         return "two steps have one name"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
+from pgstrata.store.imported import ImportRecord
 from pgstrata.units import PATTERN
 
 FORMAT: Literal[2] = 2
@@ -27,7 +28,7 @@ Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 OTHER_LOAD = 0.25
 """Share of the CPUs that other programs may use beside a step, where the campaign does not say otherwise."""
 
-Status = Literal["done", "failed", "unable"]
+Status = Literal["done", "failed", "unable", "imported"]
 
 
 # --- what the server did in a step ------------------------------------------------------------
@@ -847,6 +848,8 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     campaign_file: str | None = None
     extensions: dict[str, str] = {}
     network_closed: bool | None = None
+    imported: ImportRecord | None = None
+    """Of a run that another program measured: it has no steps, so no verdict can rest on it."""
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ def test_the_page_has_every_key() -> None:
                 assert f"| `{name}` |" in page
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "campaigns").glob("*.toml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("file", sorted((ROOT / "campaigns").rglob("*.toml")), ids=lambda p: p.name)
 def test_ready_campaigns_are_valid(file: Path) -> None:
     campaign = read_campaign(file)
     assert campaign.variants

@@ -6,6 +6,7 @@ that names the file, the key, the reason and what was probably meant.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,8 +55,8 @@ class Overrides:
     servers, configs and workloads replace those of the file. scale: of all workloads; small: without a file
     and a scale, that of the workloads which have it. compares: without a file, several variants take turns
     until each step is known, on the smallest scale. sets: `key=value` or `workload.key=value`. settings:
-    `name=value` of PostgreSQL, added to the config of every variant. fields: other keys of the campaign
-    (None: not given).
+    `name=value` of PostgreSQL, added to the config of every variant. fraction: of the sizes and clients that
+    workloads of the file have. fields: other keys of the campaign (None: not given).
     """
 
     servers: Sequence[str] = ()
@@ -66,6 +67,7 @@ class Overrides:
     compares: bool = False
     sets: Sequence[str] = ()
     settings: Sequence[str] = ()
+    fraction: float | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -315,6 +317,8 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
             raise UsageError(
                 f"{source}: two workloads are called `{label}`", 'give one of them another name: label = "…"'
             )
+    if overrides.fraction is not None and not any(SCALED.intersection(w.options) for w in spec.workloads):
+        raise UsageError(f"{source}: no workload says a size that --fraction makes smaller", "leave it out")
     used: set[int] = set()
     chosen = []
     for index, wanted in enumerate(spec.workloads):
@@ -331,6 +335,8 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
                 )
             values.update(workload.scales[scale])
         values.update(wanted.options)
+        if overrides.fraction is not None:
+            values = scaled_down(values, overrides.fraction)
         for number, (whose, key, value) in enumerate(sets):
             if whose in (None, labels[index]) and (key in workload.Options.model_fields or whose):
                 values[key] = value
@@ -345,6 +351,28 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
         if number not in used:
             _refuse_set(whose, key, labels, [c.workload for c in chosen])
     return chosen
+
+
+SCALED = frozenset({"rows", "rows_i1", "rows_i2", "warehouses", "clients"})
+"""Options that `--fraction` makes smaller."""
+
+
+def scaled_down(values: Mapping[str, Any], fraction: float) -> dict[str, Any]:
+    """Returns options with a fraction of each size and of the clients, one at least. Of lists, sizes become
+    smaller; numbers of clients stay, because steps are called after them."""
+    found = dict(values)
+    for key in SCALED & found.keys():
+        value = found[key]
+        if isinstance(value, list) and key != "clients":
+            found[key] = list(dict.fromkeys(_part(each, fraction) for each in value))
+        elif not isinstance(value, list):
+            found[key] = _part(value, fraction)
+    return found
+
+
+def _part(value: Any, fraction: float) -> Any:
+    """What is no whole number is refused later, with all other wrong values."""
+    return max(1, math.ceil(value * fraction)) if type(value) is int else value
 
 
 def _label(workload: WorkloadKind) -> str:

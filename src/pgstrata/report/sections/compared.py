@@ -38,8 +38,10 @@ _LAYOUTS = {
 """What is said of `layout` of a comparison."""
 
 
-def compared(results: RunSet) -> Section:
-    """Section 1 of the report."""
+def compared(results: RunSet) -> Section | None:
+    """Section 1 of the report; None where nothing was measured here."""
+    if not results.every:
+        return None
     parts = [
         settings(results),
         not_taken(results),

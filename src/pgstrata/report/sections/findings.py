@@ -44,6 +44,9 @@ def findings(results: RunSet) -> list[Block]:
     if not results.workloads and results.counted:
         text = "Nothing was timed: instructions per operation were counted, and there is no rate."
         return [*blocks, Prose(text, "even", "instructions")]
+    if not results.workloads and results.imported:
+        text = "Nothing was measured here: other programs' results were imported, and nothing is judged."
+        return [*blocks, Prose(text, "even", "imported")]
     if not results.workloads:
         return [*blocks, Prose("No run of this campaign has finished, so there is nothing to compare yet.")]
     if not results.others:

@@ -1,0 +1,258 @@
+"""The section of a report on what was imported: rates, ratios, trends, response times, where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pgstrata import numbers
+from pgstrata.imports.results import ImportedResults, StepKey, imported_results, label_of
+from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, missing, words
+from pgstrata.page.charts import PALETTE, axis, color, dash, label, rounded
+from pgstrata.page.results import RunSet, anchor
+
+STEPS_PER_CHART = 8
+MOST_CHARTS = 24
+FEWEST_VARIANTS = 3
+
+NOT_JUDGED = (
+    "Other programs measured this, on machines and servers that pgstrata did not see. It is shown as their "
+    "files have it, and no verdict, colour or exit code rests on it."
+)
+
+
+def imported_section(results: RunSet) -> Section | None:
+    """Returns the section; None where nothing was imported."""
+    found = imported_results(results)
+    if not found:
+        return None
+    blocks: list[Block] = [Prose(NOT_JUDGED, "even")]
+    for one in found:
+        blocks.append(rate_table(one))
+        blocks += [table for table in (_latency_table(one), _figures_table(one)) if table is not None]
+        blocks += [*_trend_charts(one), *_client_charts(one), *_interval_charts(one)]
+        blocks.append(_files_table(one))
+    return Section("imported", "Imported", blocks)
+
+
+def rate_table(one: ImportedResults) -> Table:
+    """Returns rates by step and variant; beside each but the first how many times that one's it is."""
+    rows = []
+    for key, unit in one.kinds:
+        first = one.rate(one.first(key, unit), key, unit)
+        cells = [_rate_cell(one, variant, key, unit, first) for variant in one.variants]
+        rows.append(Row([words(label_of(key)), words(unit), *cells]))
+    return Table(
+        name="imported-rates",
+        title=f"Imported rates: {one.workload}",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("unit", "Unit", align="left"),
+            *(Column(variant, variant) for variant in one.variants),
+        ],
+        rows=rows,
+        how="Behind each rate: how many times that of the first variant of the row it is. Repeats are one "
+        "figure, their geometric mean.",
+        keys=(("workload", one.workload),),
+    )
+
+
+def _rate_cell(one: ImportedResults, variant: str, key: StepKey, unit: str, first: float | None) -> Cell:
+    rate = one.rate(variant, key, unit)
+    if rate is None:
+        return missing("not in the files")
+    if unit.startswith("relative to "):
+        return Cell(rate, numbers.ratio(rate))
+    small = "" if not first or variant == one.first(key, unit) else f"× {numbers.ratio(rate / first)}"
+    return Cell(rate, numbers.rate(rate), small=small)
+
+
+def _latency_table(one: ImportedResults) -> Table | None:
+    names = [
+        name
+        for name in ("mean", "stddev", "p50", "p95", "p99", "max")
+        if any(name in step.latency for steps in one.steps.values() for step in steps)
+    ]
+    rows = [
+        Row([words(label_of(key)), words(variant), *(_milliseconds(steps[-1].latency.get(n)) for n in names)])
+        for (variant, key, _), steps in one.steps.items()
+        if steps[-1].latency
+    ]
+    if not rows:
+        return None
+    return Table(
+        name="imported-response-times",
+        title=f"Imported response times: {one.workload}",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("variant", "Variant", align="left"),
+            *(Column(name, name, "ms") for name in names),
+        ],
+        rows=rows,
+        how="As the program reports them; of repeats those of the last.",
+        keys=(("workload", one.workload),),
+        lead=2,
+    )
+
+
+def _milliseconds(seconds: float | None) -> Cell:
+    return (
+        missing("not in the file") if seconds is None else Cell(seconds * 1e3, numbers.milliseconds(seconds))
+    )
+
+
+def _figures_table(one: ImportedResults) -> Table | None:
+    names = list(dict.fromkeys(n for steps in one.steps.values() for step in steps for n in step.figures))
+    rows = [
+        Row(
+            [
+                words(label_of(key)),
+                words(variant),
+                *(
+                    missing("not in the file")
+                    if (v := steps[-1].figures.get(n)) is None
+                    else Cell(v, f"{v:.6g}")
+                    for n in names
+                ),
+            ]
+        )
+        for (variant, key, _), steps in one.steps.items()
+        if steps[-1].figures
+    ]
+    if not rows:
+        return None
+    return Table(
+        name="imported-figures",
+        title=f"Further imported figures: {one.workload}",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("variant", "Variant", align="left"),
+            *(Column(name, name) for name in names),
+        ],
+        rows=rows,
+        how="Under the names of the files; of repeats those of the last.",
+        keys=(("workload", one.workload),),
+        lead=2,
+    )
+
+
+def _trend_charts(one: ImportedResults) -> Iterator[Chart]:
+    """Yields rates along the variants, relative to the first, where there are three or more."""
+    kinds = [
+        kind for kind in one.kinds if sum((v, *kind) in one.steps for v in one.variants) >= FEWEST_VARIANTS
+    ]
+    for begin in range(0, min(len(kinds), STEPS_PER_CHART * MOST_CHARTS), STEPS_PER_CHART):
+        data = []
+        for place, (key, unit) in enumerate(kinds[begin : begin + STEPS_PER_CHART]):
+            first = one.rate(one.first(key, unit), key, unit)
+            rates = [one.rate(v, key, unit) for v in one.variants]
+            relative = [r / first if r is not None and first else None for r in rates]
+            data.append(_line(label_of(key), place, [label(v) for v in one.variants], rounded(relative)))
+        yield _chart(
+            anchor("imported", "trend", one.workload, str(begin)),
+            f"Imported rates of {one.workload}, variant by variant — higher is faster",
+            data,
+            axis(type="category"),
+            axis("rate relative to\nthe first variant"),
+        )
+
+
+def _client_charts(one: ImportedResults) -> Iterator[Chart]:
+    """Yields the rate against the number of clients, a line for each variant."""
+    names: dict[tuple[str, str], set[int]] = {}
+    for (name, number), unit in one.kinds:
+        if number is not None:
+            names.setdefault((name, unit), set()).add(number)
+    several = [(name, sorted(clients)) for name, clients in names.items() if len(clients) > 1]
+    for (name, unit), clients in several[:MOST_CHARTS]:
+        rates = {v: [one.rate(v, (name, count), unit) for count in clients] for v in one.variants}
+        data = [
+            _line(variant, place, list(clients), rounded(own))
+            for place, (variant, own) in enumerate(rates.items())
+            if any(own)
+        ]
+        yield _chart(
+            anchor("imported", "clients", one.workload, name),
+            f"Imported rate of {name} against clients — higher is faster",
+            data,
+            axis("clients"),
+            axis(unit, rangemode="tozero"),
+        )
+
+
+def _interval_charts(one: ImportedResults) -> Iterator[Chart]:
+    """Yields the rate while a step ran, a line for each variant; of repeats the last."""
+    for key, unit in one.kinds[:MOST_CHARTS]:
+        data = []
+        for place, variant in enumerate(one.variants):
+            parts = one.steps[variant, key, unit][-1].intervals if (variant, key, unit) in one.steps else ()
+            if parts:
+                stride = -(-len(parts) // 2000)
+                times = rounded(part.second for part in parts[::stride])
+                rates = rounded(part.rate for part in parts[::stride])
+                data.append(_line(variant, place, times, rates, "lines"))
+        if data:
+            yield _chart(
+                anchor("imported", "seconds", one.workload, label_of(key)),
+                f"Imported rate of {label_of(key)} while it ran — higher is faster",
+                data,
+                axis("seconds"),
+                axis(unit, rangemode="tozero"),
+            )
+
+
+def _line(name: str, place: int, x: list[Any], y: list[Any], mode: str = "lines+markers") -> dict[str, Any]:
+    line = {"color": color(place), "dash": dash(place), "width": 1.6}
+    return {"type": "scatter", "mode": mode, "name": label(name), "x": x, "y": y, "line": line}
+
+
+def _chart(
+    identifier: str, title: str, data: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]
+) -> Chart:
+    layout: dict[str, Any] = {
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "xaxis": x,
+        "yaxis": y,
+    }
+    return Chart(identifier, title, data, layout, 360 if len(data) <= len(PALETTE) else 480)
+
+
+def _files_table(one: ImportedResults) -> Table:
+    rows = []
+    for run in one.runs:
+        record = run.record.imported
+        for file in record.files if record else ():
+            assert record is not None
+            rows.append(
+                Row(
+                    [
+                        words(run.variant),
+                        Cell(run.repeat, str(run.repeat)),
+                        words(file.name),
+                        words(record.format),
+                        words(record.tool),
+                        Cell(file.sha256, file.sha256[:12]),
+                    ]
+                )
+            )
+    return Table(
+        name="imported-files",
+        title=f"Files that were imported: {one.workload}",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            Column("repeat", "Repeat"),
+            Column("file", "File", align="left"),
+            Column("format", "Format", align="left"),
+            Column("program", "Program", align="left"),
+            Column("sha256", "SHA-256", align="left"),
+        ],
+        rows=rows,
+        how="",
+        keys=(("workload", one.workload),),
+        stacked=True,
+    )
+
+
+__all__ = ["NOT_JUDGED", "imported_section", "rate_table"]
