@@ -65,7 +65,7 @@ def verify(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="DIR", help="Write its page, too.")
     ] = None,
-    form: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Compute every verdict of a bundle anew from what was measured.
 

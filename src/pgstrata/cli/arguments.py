@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 
-ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder with the runs.")]
+ResultsOption = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Folder of the runs (default: results).")
+]
 
 WhatArgument = Annotated[
     list[str] | None,
@@ -88,7 +90,7 @@ SetsOption = Annotated[
     ),
 ]
 RunsOption = Annotated[
-    Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
+    Path | None, typer.Option("--results", metavar="DIR", help="Folder of the runs (default: results).")
 ]
 MarginOption = Annotated[
     str | None,

@@ -24,7 +24,7 @@ CampaignOption = Annotated[
 StepOption = Annotated[
     list[str] | None, typer.Option("--step", metavar="NAME", help="Only this step. Repeatable.")
 ]
-FormatOption = Annotated[VerdictFormat, typer.Option("--format", help="How it is printed.")]
+FormatOption = Annotated[VerdictFormat, typer.Option("--format", help="How to print.")]
 ConfidenceOption = Annotated[
     float, typer.Option("--confidence", metavar="SHARE", help="Of the intervals: 0.95 is 95 %.")
 ]

@@ -61,7 +61,7 @@ def noise(
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
     results: ResultsOption = RESULTS,
-    form: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """What can this machine see? The base against itself, and the smallest difference it would show.
 

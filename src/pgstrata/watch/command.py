@@ -45,7 +45,7 @@ def watch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is due; build and measure nothing.")
     ] = False,
-    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Measure every commit of a branch, date each change, and search its commit.
 

@@ -101,7 +101,7 @@ def bisect(
         bool,
         typer.Option("--runner", help="For `git bisect run`: is HEAD slower than --good? Exit 0, 1 or 125."),
     ] = False,
-    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Find the commit, release or config that made a step slower, or faster.
 

@@ -70,7 +70,7 @@ def patch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is built and compared; do nothing.")
     ] = False,
-    format: Annotated[MailFormat, typer.Option("--format", help="How it is printed.")] = MailFormat.text,
+    format: Annotated[MailFormat, typer.Option("--format", help="How to print.")] = MailFormat.text,
 ) -> None:
     """What a patch does to the speed: base and patched server measured in turns until it is known.
 

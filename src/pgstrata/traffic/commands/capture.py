@@ -100,7 +100,7 @@ def capture(
     prefix: PrefixOption = None,
     timezone: TimezoneOption = None,
     encoding: EncodingOption = "latin-1",
-    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
 

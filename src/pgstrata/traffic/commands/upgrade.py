@@ -146,7 +146,7 @@ def upgrade(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, show what would be done; measure nothing.")
     ] = False,
-    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Try an upgrade: what fails on the new version, answers otherwise, is to be done, is slower.
 
