@@ -36,6 +36,8 @@ is one sentence and what to do next.
 | 130, 143 | ended by Ctrl-C, by SIGTERM |
 """
 
+OWN_OPTIONS = "Options of one letter are pgbench's, and mean the same; beside them:"
+
 SHARED = """\
 A command repeats such an option below only where it means something else there."""
 
@@ -46,7 +48,9 @@ def page() -> str:
     shared = _shared(commands)
     parts = [HEAD, "## Options of several commands\n", SHARED, "", *_shared_table(shared, len(commands)), ""]
     for name, command in commands.items():
-        parts += [f"## pgstrata {name}\n", _sentence(command), "", *_options(command, shared), ""]
+        parts += [f"## pgstrata {name}\n", _sentence(command), ""]
+        own = OWN_OPTIONS if name == "bench" else ""
+        parts += [*([own, ""] if own else []), *_options(command, shared, with_letters=not own), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -119,8 +123,11 @@ def only_options(command: Any) -> list[Any]:
     return [p for p in command.params if p.param_type_name == "option" and not getattr(p, "hidden", False)]
 
 
-def _options(command: Any, shared: dict[str, SharedOption]) -> Iterator[str]:
-    """Yields a table of arguments and options, without those that the shared table explains."""
+def _options(command: Any, shared: dict[str, SharedOption], *, with_letters: bool) -> Iterator[str]:
+    """Yields a table of arguments and options, without those that the shared table explains.
+
+    with_letters: also those that have a name of one letter.
+    """
     context = command.make_context(command.name or "", [], resilient_parsing=True)
     rows = [
         f"| {_cell(value_of(argument, context))} | | {_cell(argument.help or '')} |"
@@ -130,6 +137,8 @@ def _options(command: Any, shared: dict[str, SharedOption]) -> Iterator[str]:
     for option in only_options(command):
         text = _cell(option.help or "")
         long = _long(option)
+        if not with_letters and any(len(name) == 2 for name in option.opts):
+            continue
         if len(option_names(option)) > 1 or long not in shared or shared[long].help != text:
             names = ", ".join(f"`{name}`" for name in option_names(option))
             rows.append(f"| {names} | {_cell(value_of(option, context))} | {text} |")
