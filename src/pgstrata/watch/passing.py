@@ -22,11 +22,11 @@ from pgstrata.search.bisect.text import headline
 from pgstrata.server.find.cache import cache_dir
 from pgstrata.source import build_cache
 from pgstrata.source.git import clone, commit_of, is_url, repository
+from pgstrata.source.idle import idle_commits
 from pgstrata.store.lock import ResultsLock
 from pgstrata.watch.detect import Change, Point, find_changes
 from pgstrata.watch.file import Watch
 from pgstrata.watch.history import Alarm, Alarms, CommitValues, History, Moved
-from pgstrata.watch.idle import idle_commits
 from pgstrata.watch.measure import Measuring, Series, utc_now
 from pgstrata.watch.order import next_position
 

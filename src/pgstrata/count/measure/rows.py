@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pgstrata.count.measure.callgrind import CallGraph, Key, mean
 from pgstrata.count.measure.left_out import timed, untimed
+from pgstrata.files.elf import DYNSYM, SYMTAB, sections_of
 
 Row = dict[str, Any]
 
@@ -92,22 +93,8 @@ def symbols_of(bin_dir: Path | None) -> Literal["all", "exported", "none"]:
     """What names the server's binary has: those of a table of symbols, or only what it exports."""
     if bin_dir is None:
         return "none"
-    kinds = _section_types(bin_dir / "postgres")
-    return "all" if 2 in kinds else "exported" if 11 in kinds else "none"
-
-
-def _section_types(binary: Path) -> set[int]:
-    """Types of the sections of an ELF file of 64 bits: 2 is SHT_SYMTAB, 11 SHT_DYNSYM. Empty for other
-    files."""
     try:
-        with binary.open("rb") as file:
-            head = file.read(64)
-            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
-                return set()
-            begin = int.from_bytes(head[40:48], "little")
-            size, number = int.from_bytes(head[58:60], "little"), int.from_bytes(head[60:62], "little")
-            file.seek(begin)
-            table = file.read(size * number)
+        kinds = {section.type for section in sections_of(bin_dir / "postgres")}
     except OSError:
-        return set()
-    return {int.from_bytes(table[at + 4 : at + 8], "little") for at in range(0, len(table) - 7, max(size, 1))}
+        return "none"
+    return "all" if SYMTAB in kinds else "exported" if DYNSYM in kinds else "none"

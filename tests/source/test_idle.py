@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.watch.idle import changes_no_code, idle_commits
+from pgstrata.source.idle import changes_no_code, idle_commits
 from support.tree import commit, git, repository
 
 
