@@ -19,7 +19,7 @@ from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import ProfileSpec, Study, Variant, Workload
 from pgstrata.errors import ServerError, StoreError, UsageError
-from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.pairs import left_out, pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.server.features import NEWEST
@@ -116,6 +116,10 @@ class MeasuredRatio:
     runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
 
 
+class TooFewPairsError(StoreError):
+    """The rates of two servers cannot be compared: too few pairs of slices were not disturbed."""
+
+
 class OtherFailedError(ServerError):
     """The second variant could not be measured: its server did not start, or died."""
 
@@ -210,7 +214,7 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
     one, two = _record(base, step), _record(other, step)
     found = estimate(*pairs_of(one, two))
     if not math.isfinite(found.standard_error):
-        raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
+        raise _too_few(step, found.n, one, two)
     return MeasuredRatio(
         found.log,
         normal_error(found),
@@ -222,6 +226,17 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
         sum(part.seconds for part in (*one.slices, *two.slices)),
         (base, other),
     )
+
+
+def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewPairsError:
+    out, known = left_out(one, two)
+    if out:
+        return TooFewPairsError(
+            f"{step} cannot be compared by the rate: in {out} of {known} pairs a server waited for a CPU "
+            "that other programs had",
+            "end them, or count: --by instructions",
+        )
+    return TooFewPairsError(f"{step} was too short for a comparison: {pairs} pairs", "give it more --seconds")
 
 
 def normal_error(found: Estimate) -> float:
@@ -253,6 +268,7 @@ __all__ = [
     "MeasuredRatio",
     "MeasuredWork",
     "OtherFailedError",
+    "TooFewPairsError",
     "TwoServers",
     "normal_error",
     "steps_of",

@@ -42,7 +42,7 @@ def searched(folder: Path, effect: float) -> SearchResult:
     search = SearchSettings(line, MeasuredWork(("point-query",)), folder / "search")
     search.folder.mkdir()
     state = states.begin(search.folder, line, search.question())
-    while task := (procedure := state.procedure(0.01)).next():
+    while task := (procedure := state.procedure(0.01, "rate")).next():
         if task.other == 15:
             state.set_aside.append(
                 SetAside(15, "it did not build: main.c:1: error", "2026-01-01T00:00:00+00:00")
@@ -92,7 +92,7 @@ def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_wh
             for base, place, level in levels
         ]
         state = structs.replace(found.state, measured=measured, set_aside=[])
-        return headline(SearchResult(found.search, state, state.procedure(0.01).conclusion()))
+        return headline(SearchResult(found.search, state, state.procedure(0.01, "rate").conclusion()))
 
     names = [stop.name for stop in found.search.line.stops]
     one = after((0, COMMITS, -0.04), (0, COMMITS, -0.04), (0, 4, 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,7 +15,14 @@ from pgstrata.search.bisect.search import Outcome, Search, information
 ERROR = 0.004
 
 
-def searched(n: int, culprit: int, effect: float, seed: int, broken: frozenset[int] = frozenset()) -> Search:
+def searched(
+    n: int,
+    culprit: int,
+    effect: float,
+    seed: int,
+    broken: frozenset[int] = frozenset(),
+    prior: Sequence[float] = (),
+) -> Search:
     """A search to its end over simulated measurements of one change."""
     dice = np.random.default_rng(seed)
 
@@ -22,7 +30,7 @@ def searched(n: int, culprit: int, effect: float, seed: int, broken: frozenset[i
         # Bounded: among thousands of searches there is always one whose noise tells another story.
         return float(np.clip(dice.normal(), -2, 2)) * ERROR
 
-    search = Search(n)
+    search = Search(n, prior=prior)
     search.add(n, Outcome(effect + noise(), ERROR))
     for _ in range(80):
         if search.found():
@@ -50,6 +58,58 @@ def test_a_large_change_is_found_at_its_commit(n: int, data: st.DataObject, seed
     search = searched(n, culprit, -0.1, seed)
     assert found_by(search) == [(culprit, culprit)]
     assert len(search.outcomes) <= math.log2(n) + 4
+
+
+@pytest.mark.long
+@given(n=st.integers(1, 400), data=st.data(), seed=st.integers(0, 2**32 - 1))
+def test_any_prior_leads_to_the_commit_a_wrong_one_later(n: int, data: st.DataObject, seed: int) -> None:
+    """A tenth of the prior is the same for all commits, as `prior_of` has it; the rest is anything."""
+    culprit = data.draw(st.integers(1, n))
+    likely = data.draw(st.lists(st.integers(0, n - 1), max_size=20))
+    prior = [0.1 / n + 0.9 * likely.count(place) / max(1, len(likely)) for place in range(n)]
+    search = searched(n, culprit, -0.1, seed, prior=prior)
+    assert found_by(search) == [(culprit, culprit)]
+    assert len(search.outcomes) <= 2 * math.log2(n) + 8
+    assert len(search.outcomes) <= n
+
+
+def test_a_prior_that_is_right_needs_two_builds() -> None:
+    prior = [0.1 / 3000] * 3000
+    prior[1233] += 0.9
+    search = searched(3000, 1234, -0.1, 1, prior=prior)
+    assert found_by(search) == [(1234, 1234)]
+    assert len(search.outcomes) == 3  # with the bad end
+
+
+def test_a_likely_commit_that_does_not_build_is_surrounded() -> None:
+    prior = [0.1 / 100] * 100
+    prior[44] += 0.9
+    search = searched(100, 45, -0.1, 1, frozenset(range(30, 60)), prior)
+    assert search.found() and found_by(search) == [(30, 60)]
+
+
+@given(n=st.integers(2, 200), data=st.data())
+def test_between_servers_of_the_same_code_there_is_no_change(n: int, data: st.DataObject) -> None:
+    first, last = sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2, unique=True)))
+    if (first, last) == (0, n):
+        return
+    outside = [c for c in range(1, n + 1) if not first < c <= last]
+    culprit = data.draw(st.sampled_from(outside))
+    search = Search(n, same={last: first})
+    search.add(n, Outcome(-0.1, ERROR))
+    while not search.found():
+        position = search.next_position(ERROR)
+        assert position is not None and position != last and not first < position < last
+        search.add(position, Outcome(-0.1 if position >= culprit else 0.0, ERROR))
+    assert found_by(search) == [(culprit, culprit)]
+
+
+@pytest.mark.parametrize("prior", [[1.0], [1.0, 0.0, 1.0], [1.0, math.nan, 1.0], [1.0, math.inf, 1.0]])
+def test_what_is_no_prior_is_refused(prior: list[float]) -> None:
+    with pytest.raises(ValueError, match="a prior is"):
+        Search(3, prior=prior)
+    with pytest.raises(ValueError, match="outside"):
+        Search(3, same={4: 0})
 
 
 def test_commits_that_do_not_build_are_named_as_a_group() -> None:

@@ -28,7 +28,7 @@ def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
     states.save(tmp_path, state)
     again = states.begin(tmp_path, LINE, {"step": "x"})
     assert again == state
-    procedure = again.procedure(0.01)
+    procedure = again.procedure(0.01, "rate")
     assert procedure.search.broken == {1} and len(procedure.seen) == 1
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
@@ -58,7 +58,7 @@ def test_positions_outside_the_line_are_damage(tmp_path: Path) -> None:
     loaded = states.load(tmp_path)
     assert loaded is not None
     with pytest.raises(StoreError, match="damaged"):
-        loaded.procedure(0.01)
+        loaded.procedure(0.01, "rate")
 
 
 def test_a_state_of_another_version_is_not_taken_for_this_one(tmp_path: Path) -> None:

@@ -15,19 +15,39 @@ from rich.console import Console
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
+from pgstrata.count.measure.countable import check_counted
 from pgstrata.count.measure.counted_pair import count_two
-from pgstrata.errors import BuildError, ServerError
+from pgstrata.errors import BuildError, PgstrataError, ServerError, UsageError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
+from pgstrata.measure.two_servers import (
+    MeasuredRatio,
+    MeasuredWork,
+    OtherFailedError,
+    TooFewPairsError,
+    TwoServers,
+)
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect import state as states
+from pgstrata.search.bisect.executed import FEWEST, prior_along, words_of
 from pgstrata.search.bisect.line import Range, Stop
-from pgstrata.search.bisect.procedure import By, Conclusion, Procedure, Task, TaskOutcome, change_of
-from pgstrata.search.bisect.state import Measurement, SetAside, State
+from pgstrata.search.bisect.procedure import (
+    Asked,
+    By,
+    Conclusion,
+    Procedure,
+    Task,
+    TaskOutcome,
+    change_of,
+)
+from pgstrata.search.bisect.search import Outcome
+from pgstrata.search.bisect.state import Measurement, SameCode, SetAside, State
+from pgstrata.search.bisect.ways import Ways
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
+from pgstrata.source.code_digest import code_digest
 from pgstrata.store.lock import ResultsLock
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.custom.contents import digest_of
@@ -38,6 +58,9 @@ RUNS = "runs"
 GOOD = "good"
 """Folder of the good end's counts, likewise: of all comparisons with it."""
 
+COUNTED_SMALLEST = 0.002
+"""Difference of instructions that is looked for where they are not what is asked for."""
+
 TRIES = 3
 """How often a comparison by the rate is made beside others that use the CPUs, before it is taken as it is."""
 
@@ -46,7 +69,8 @@ TRIES = 3
 class SearchSettings:
     """What is asked. smallest: share below which no difference is looked for; most_seconds: after which no
     new measurement is begun, None for no limit; profile: of what is found, where perf can work; by: the rate
-    of the step, or instructions per operation."""
+    of the step, instructions per operation, or that of both by which the ends differ; both_ways: the ends are
+    measured by the other one as well."""
 
     line: Range
     work: MeasuredWork
@@ -54,7 +78,19 @@ class SearchSettings:
     smallest: float = 0.01
     most_seconds: float | None = None
     profile: bool = True
-    by: By = "rate"
+    by: Asked = "rate"
+    both_ways: bool = True
+
+    def least(self, by: By) -> float:
+        """The share below which no difference is looked for, of one measure."""
+        return min(self.smallest, COUNTED_SMALLEST) if self.by != by == "instructions" else self.smallest
+
+    def ways(self, state: State) -> Ways:
+        """The search by each measure, with all that was measured. Raises StoreError."""
+        each: dict[By, Procedure] = {
+            by: state.procedure(math.log1p(self.least(by)), by) for by in ("rate", "instructions")
+        }
+        return Ways(self.by, each, not self.both_ways or bool(state.one_way))
 
     def question(self) -> dict[str, Any]:
         """What decides the measurements, as the state has it."""
@@ -72,12 +108,27 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search says at its end. stopped: why it ended before, or empty."""
+    """What a search says at its end. stopped: why it ended before, or empty; by: what the search goes by;
+    against: what the other measure says of the ends, where its sign is another one."""
 
     search: SearchSettings
     state: State
     conclusion: Conclusion
     stopped: str = ""
+    by: By = "rate"
+    against: Outcome | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both ends execute the same code."""
+        return any((one.position, one.other) == (self.search.line.n, 0) for one in self.state.same)
+
+
+def result_of(search: SearchSettings, state: State, stopped: str = "") -> SearchResult:
+    """Returns what a search says of all that was measured. Raises StoreError."""
+    ways = search.ways(state)
+    conclusion = ways.procedures[ways.leading].conclusion()
+    return SearchResult(search, state, conclusion, stopped, ways.leading, ways.disagreement())
 
 
 def hunt(search: SearchSettings, console: Console) -> SearchResult:
@@ -88,7 +139,8 @@ def hunt(search: SearchSettings, console: Console) -> SearchResult:
     """
     begun = time.monotonic()
     say = plain_lines(console)
-    question = search.question() | _files(check(search), search.line)
+    campaign = check(search)
+    question = search.question() | _files(campaign, search.line)
     with ResultsLock(search.folder), Interrupts(say) as interrupts:
         state = states.begin(search.folder, search.line, question)
         states.save(search.folder, state)
@@ -96,17 +148,17 @@ def hunt(search: SearchSettings, console: Console) -> SearchResult:
             say(f"note: {note}")
         if state.measured or state.set_aside:
             say(f"going on: {len(state.measured)} measurements are there already")
-        hunting = _Hunt(search, state, console, say, interrupts.check)
+        hunting = _Hunt(search, state, campaign, console, say, interrupts.check)
         while True:
-            procedure = state.procedure(math.log1p(search.smallest))
-            task = procedure.next()
-            if task is None:
-                return SearchResult(search, state, procedure.conclusion())
+            next_ = search.ways(state).next()
+            if next_ is None:
+                return result_of(search, state)
+            if next_[1].why == "search" and hunting.weigh():
+                continue  # now the likelier commits come first
             interrupts.check()
             if search.most_seconds is not None and time.monotonic() - begun > search.most_seconds:
-                stopped = f"after {search.most_seconds:.0f} s (--max-seconds)"
-                return SearchResult(search, state, procedure.conclusion(), stopped)
-            hunting.do(procedure, task)
+                return result_of(search, state, f"after {search.most_seconds:.0f} s (--max-seconds)")
+            hunting.do(*next_)
             states.save(search.folder, state)
 
 
@@ -114,7 +166,11 @@ def check(search: SearchSettings) -> Campaign:
     """The campaign of both ends. Raises UsageError for a workload, step, config or build that is not there,
     before anything is built."""
     first, last = search.line.stops[0], search.line.stops[-1]
-    return TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS).campaign()
+    two = TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS)
+    campaign = two.campaign()
+    if search.by == "instructions":
+        check_counted(campaign, search.work.steps)
+    return campaign
 
 
 def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
@@ -133,56 +189,119 @@ class _Hunt:
         self,
         search: SearchSettings,
         state: State,
+        campaign: Campaign,
         console: Console,
         say: Callable[[str], None],
         check: Callable[[], None],
     ) -> None:
-        self._search, self._state = search, state
+        self._search, self._state, self._campaign = search, state, campaign
         self._console, self._say, self._check = console, say, check
         self._ready: set[int] = set()
         """Positions whose servers are at hand."""
+        if search.both_ways and search.by != "instructions" and not state.one_way:
+            try:
+                check_counted(campaign, search.work.steps)
+            except UsageError as error:
+                self._only_one_way(error)
 
-    def do(self, procedure: Procedure, task: Task) -> None:
+    def do(self, by: By, task: Task) -> None:
         """One task: its outcome, or what cannot be measured, is in the state afterwards."""
         search, state = self._search, self._state
-        self._say(_announced(search.line, procedure, task))
+        procedure = state.procedure(math.log1p(search.least(by)), by)
+        self._say(_announced(search.line, len(state.measured) + 1, procedure, task))
         begun = time.monotonic()
-        for position in {task.base, task.other} - self._ready:
-            stop = search.line.stops[position]
-            try:
-                build_server(search.work, stop.variant, self._say, self._check)
-            except (BuildError, ServerError) as error:
-                if position in (0, search.line.n) or of_machine(error):
-                    raise
-                _set_aside(state, position, error.message, self._say, stop)
+        for position in sorted({task.base, task.other} - self._ready):
+            if not self._build(position):
                 return
-            self._ready.add(position)
+        if task.why in ("ends", "search") and self._is_same(task.other):
+            return
         try:
-            entry = self._quietly(task, time.monotonic() - begun)
+            entry = self._quietly(by, task, time.monotonic() - begun)
         except OtherFailedError as error:
             if task.other == search.line.n:
                 raise
             _set_aside(state, task.other, error.message, self._say, search.line.stops[task.other])
             return
+        except (UsageError, TooFewPairsError) as error:
+            if search.by == by or (search.by == "both" and by == "rate"):
+                raise
+            self._only_one_way(error)
+            return
         state.measured.append(entry)
-        what = "instructions " if search.by == "instructions" else ""
-        ratio = change_of(entry.log_ratio, search.by)
-        error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
+        what = "instructions " if by == "instructions" else ""
+        ratio = change_of(entry.log_ratio, by)
+        error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, by).outcome.error
         name = search.line.stops[task.other].name
         self._say(f"  {name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
 
-    def _quietly(self, task: Task, build_seconds: float) -> Measurement:
+    def _build(self, position: int) -> bool:
+        """Builds or fetches the server of a position; False where that fails, and it is set aside."""
+        search, state = self._search, self._state
+        stop = search.line.stops[position]
+        try:
+            server = build_server(search.work, stop.variant, self._say, self._check)
+        except (BuildError, ServerError) as error:
+            if position in (0, search.line.n) or of_machine(error):
+                raise
+            _set_aside(state, position, error.message, self._say, stop)
+            return False
+        self._ready.add(position)
+        if search.line.kind == "commit" and position not in state.codes and server.bin_dir is not None:
+            state.codes[position] = code_digest(server.bin_dir)
+        return True
+
+    def _is_same(self, position: int) -> bool:
+        """Whether a server executes the same code as one that was built before: there is nothing to
+        measure."""
+        state, stops = self._state, self._search.line.stops
+        code = state.codes.get(position)
+        others = [p for p, other in state.codes.items() if code and other == code and p != position]
+        if not others or any(position in (m.base, m.other) for m in state.measured):
+            return False
+        nearest = 0 if 0 in others else min(others, key=lambda p: abs(p - position))
+        state.same.append(SameCode(position, nearest, _now()))
+        self._say(
+            f"  {stops[position].name} executes the same code as {stops[nearest].name}: it is not measured"
+        )
+        return True
+
+    def weigh(self) -> bool:
+        """Finds how likely each commit is to have made the change, once, before the first between the ends
+        is built. True where it is known only now."""
+        search, state, line = self._search, self._state, self._search.line
+        if state.prior or line.repo is None or line.n < FEWEST:
+            return False
+        counts = [m for m in state.measured_by("instructions") if (m.base, m.other) == (0, line.n)]
+        campaign = counts[0].campaign if counts else ""
+        try:
+            words = words_of(self._campaign.workloads[0], search.work.step)
+            prior = prior_along(line, search.folder / RUNS, campaign, search.work.step, words)
+        except ServerError as error:
+            self._say(f"note: the commits are not weighed: {error.message}")
+            prior = [1.0 / line.n] * line.n
+        state.prior = [float(f"{p:.4g}") for p in prior]
+        likely = sum(p > 2 / line.n for p in prior)
+        by = "what they change, and the functions counted" if campaign else "what they change"
+        self._say(f"the commits are weighed by {by}: {likely} of {line.n} are more likely than most")
+        return True
+
+    def _only_one_way(self, error: PgstrataError) -> None:
+        self._state.one_way = error.message[:2000]
+        self._say(f"note: the ends are not measured both ways: {error.message}")
+
+    def _quietly(self, by: By, task: Task, build_seconds: float) -> Measurement:
         """A comparison, made again where others used the CPUs beside it. Where they went on to the last try
         of the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and
         StoreError."""
         search, state = self._search, self._state
-        tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
+        timed = state.measured_by("rate")
+        tries = 1 if by == "instructions" or any(m.disturbed for m in timed[-1:]) else TRIES
         while True:
             begun, others = time.monotonic(), OtherLoad()
             name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
-            measured = self._measure(task, name)
+            measured = self._measure(by, task, name)
             seconds = build_seconds + time.monotonic() - begun
-            entry = _entry(task, measured, build_seconds, seconds, others.share())
+            entry = _entry(by, task, measured, build_seconds, seconds, others.share())
             tries -= 1
             if not entry.disturbed or tries == 0:
                 return entry
@@ -192,16 +311,16 @@ class _Hunt:
             self._check()
             build_seconds = 0.0
 
-    def _measure(self, task: Task, name: str) -> MeasuredRatio:
+    def _measure(self, by: By, task: Task, name: str) -> MeasuredRatio:
         search = self._search
         stops = search.line.stops
         work = search.work
-        if search.by == "instructions":
+        if by == "instructions":
             base, other = stops[task.base].variant, stops[task.other].variant
             two = TwoServers(work, base, other, name, search.folder / RUNS)
             # A count has no drift that the good end would have to be counted again for.
             lasting = search.folder / GOOD if task.base == 0 else None
-            return count_two(two, search.smallest, self._console, lasting)
+            return count_two(two, search.least(by), self._console, lasting)
         profile = task.why == "culprit" and search.profile and not unavailable()
         if profile:
             # Samples of the function that moved are few: 3 % of a hundred per second.
@@ -212,11 +331,11 @@ class _Hunt:
 
 def build_server(
     work: MeasuredWork, variant: Variant, say: Callable[[str], None], check: Callable[[], None]
-) -> None:
+) -> Server:
     """Builds or fetches a server before its measurement begins, never beside one. Raises ServerError."""
     campaign = check_study(Study(variants=[variant], workloads=[Workload(name=work.workload)]))
     how = campaign.build_of(campaign.variants[0])
-    acquire(variant.server, how, say=say, folder=campaign.folder, check=check)
+    return acquire(variant.server, how, say=say, folder=campaign.folder, check=check)
 
 
 def of_machine(error: ServerError) -> bool:
@@ -230,8 +349,7 @@ def _set_aside(state: State, position: int, why: str, say: Callable[[str], None]
     say(f"  {stop.name} is skipped: {why}")
 
 
-def _announced(line: Range, procedure: Procedure, task: Task) -> str:
-    number = len(procedure.seen) + 1
+def _announced(line: Range, number: int, procedure: Procedure, task: Task) -> str:
     other, base = line.stops[task.other], line.stops[task.base]
     match task.why:
         case "ends":
@@ -246,7 +364,7 @@ def _announced(line: Range, procedure: Procedure, task: Task) -> str:
 
 
 def _entry(
-    task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float, others: float
+    by: By, task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float, others: float
 ) -> Measurement:
     return Measurement(
         base=task.base,
@@ -264,6 +382,7 @@ def _entry(
         seconds=round(seconds, 3),
         at=_now(),
         others=round(others, 3),
+        by=by,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +48,7 @@ from pgstrata.search.bisect.text import (
     sentences,
     shown_probability,
 )
+from pgstrata.search.bisect.ways import other_way
 from pgstrata.store import Results
 
 PAGE = "index.html"
@@ -101,27 +101,22 @@ def _charts(found: SearchResult) -> list[Block]:
 
 
 def _effects(found: SearchResult) -> Chart:
-    stops = found.search.line.stops
+    stops, measured = found.search.line.stops, found.state.measured_by(found.by)
     data = [
         {
             "type": "scatter",
             "mode": "markers",
             "name": name,
             "x": [m.other for m in some],
-            "y": [100 * interval(outcome_of(found, m), found.search.by)[0] for m in some],
-            "error_y": error_bars([outcome_of(found, m) for m in some], found.search.by),
+            "y": [100 * interval(outcome_of(found, m), found.by)[0] for m in some],
+            "error_y": error_bars([outcome_of(found, m) for m in some], found.by),
             "text": [label(f"{stops[m.other].name} {stops[m.other].subject}".strip()) for m in some],
             "marker": {"color": color(index), "size": 8, "symbol": symbol},
             "hovertemplate": "%{x}: %{y:.2f} %<br>%{text}<extra></extra>",
         }
         for name, index, symbol, some in (
-            ("the ends", 0, "diamond", [m for m in found.state.measured if m.why == "ends"]),
-            (
-                "between them",
-                1,
-                "circle",
-                [m for m in found.state.measured if m.why != "ends" and m.base == 0],
-            ),
+            ("the ends", 0, "diamond", [m for m in measured if m.why == "ends"]),
+            ("between them", 1, "circle", [m for m in measured if m.why != "ends" and m.base == 0]),
         )
         if some
     ]
@@ -139,8 +134,8 @@ def _effects(found: SearchResult) -> Chart:
                 "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
             }
         )
-    what, better = axis_words(found.search.by)
-    anew = "which is counted once" if found.search.by == "instructions" else "servers started anew"
+    what, better = axis_words(found.by)
+    anew = "which is counted once" if found.by == "instructions" else "servers started anew"
     return Chart(
         id="effects",
         title=f"{what} of {found.search.work.step} against the good end — {better}",
@@ -209,7 +204,7 @@ def _layout(found: SearchResult) -> dict[str, Any]:
 
 
 def _posterior(found: SearchResult) -> Chart:
-    procedure = found.state.procedure(math.log1p(found.search.smallest))
+    procedure = found.search.ways(found.state).procedures[found.by]
     intervals = procedure.search.knowledge().intervals
     return Chart(
         id="posterior",
@@ -242,7 +237,7 @@ def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[
     stop = line.stops[group.last]
     terms = [Term("Probability", shown_probability(group.probability))]
     if group.against_parent is not None:
-        terms.append(Term("Against what is before it", changed(group.against_parent, found.search.by)))
+        terms.append(Term("Against what is before it", changed(group.against_parent, found.by)))
     blocks: list[Block] = [Prose(named(found, group))]
     if line.repo is not None:
         if group.first != group.last:
@@ -275,11 +270,11 @@ def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[
 def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
     """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
     pair = (group.first - 1, group.last)
-    measured = [m for m in found.state.measured if (m.base, m.other) == pair]
+    measured = [m for m in found.state.measured_by(found.by) if (m.base, m.other) == pair]
     measured = [m for m in measured if m.why == "culprit"] or measured
     if not measured:
         return []
-    if found.search.by == "instructions":
+    if found.by == "instructions":
         return [_functions(found, measured[-1], number)]
     try:
         results = read_results(found.search.folder / RUNS, measured[-1].campaign, "base")
@@ -314,56 +309,11 @@ def _functions(found: SearchResult, measured: Measurement, number: int) -> Secti
 
 def _tables(found: SearchResult) -> list[Block]:
     stops = found.search.line.stops
-    rows = []
-    for m in found.state.measured:
-        outcome = outcome_of(found, m)
-        change, low, high = interval(outcome, found.search.by)
-        mark: Mark = "" if low <= 0 <= high else "bad" if is_worse(outcome) else "good"
-        rows.append(
-            Row(
-                [
-                    Cell(m.other, str(m.other)),
-                    words(stops[m.other].name, stops[m.other].subject),
-                    words(stops[m.base].name),
-                    Cell(
-                        100 * change,
-                        f"{100 * change:+.2f}",
-                        mark,
-                        small=f"{100 * low:+.2f} … {100 * high:+.2f}",
-                    ),
-                    Cell(m.base_rate, rate(m.base_rate)),
-                    Cell(m.other_rate, rate(m.other_rate)),
-                    Cell(m.build_seconds, duration(m.build_seconds)),
-                    Cell(m.seconds, duration(m.seconds)),
-                    Cell(100 * m.others, f"{100 * m.others:.0f}", "bad" if m.disturbed else ""),
-                    words(moment(m.at)),
-                ]
-            )
-        )
-    unit = found.state.measured[0].unit if found.state.measured else ""
-    blocks: list[Block] = [
-        Table(
-            "measurements",
-            "Every measurement, in its order",
-            [
-                Column("position", "Place"),
-                Column("other", "Measured", align="left"),
-                Column("base", "against", align="left"),
-                Column("change", "Change", "%"),
-                Column("base_rate", "Base", unit, rule=True),
-                Column("other_rate", "Measured", unit),
-                Column("build_seconds", "Build", "", rule=True),
-                Column("seconds", "All"),
-                Column("others", "Others", "%"),
-                Column("at", "When", align="left"),
-            ],
-            rows,
-            "The place is counted from the good end, 0. The interval, 95 %, holds the error of the "
-            "measurement and what stays with one start of the servers. Others is the share of the CPUs' time "
-            "that other programs used meanwhile.",
-            lead=2,
-        )
-    ]
+    blocks: list[Block] = [_measurements(found, found.by, "measurements", "Every measurement, in its order")]
+    other = other_way(found.by)
+    if found.state.measured_by(other):
+        title = "The ends, timed" if other == "rate" else "The ends, counted"
+        blocks.append(_measurements(found, other, "other-way", title))
     if found.state.set_aside:
         blocks.append(
             Table(
@@ -389,6 +339,59 @@ def _tables(found: SearchResult) -> list[Block]:
             )
         )
     return blocks
+
+
+def _measurements(found: SearchResult, by: By, name: str, title: str) -> Table:
+    """The measurements of one kind: time and instructions never share a column."""
+    stops, measured = found.search.line.stops, found.state.measured_by(by)
+    unit = measured[0].unit if measured else ""
+    rows = []
+    for m in measured:
+        outcome = outcome_of(found, m)
+        change, low, high = interval(outcome, by)
+        mark: Mark = "" if low <= 0 <= high else "bad" if is_worse(outcome) else "good"
+        rows.append(
+            Row(
+                [
+                    Cell(m.other, str(m.other)),
+                    words(stops[m.other].name, stops[m.other].subject),
+                    words(stops[m.base].name),
+                    Cell(
+                        100 * change,
+                        f"{100 * change:+.2f}",
+                        mark,
+                        small=f"{100 * low:+.2f} … {100 * high:+.2f}",
+                    ),
+                    Cell(m.base_rate, rate(m.base_rate)),
+                    Cell(m.other_rate, rate(m.other_rate)),
+                    Cell(m.build_seconds, duration(m.build_seconds)),
+                    Cell(m.seconds, duration(m.seconds)),
+                    Cell(100 * m.others, f"{100 * m.others:.0f}", "bad" if m.disturbed else ""),
+                    words(moment(m.at)),
+                ]
+            )
+        )
+    return Table(
+        name,
+        title,
+        [
+            Column("position", "Place"),
+            Column("other", "Measured", align="left"),
+            Column("base", "against", align="left"),
+            Column("change", "Change", "%"),
+            Column("base_rate", "Base", unit, rule=True),
+            Column("other_rate", "Measured", unit),
+            Column("build_seconds", "Build", "", rule=True),
+            Column("seconds", "All"),
+            Column("others", "Others", "%"),
+            Column("at", "When", align="left"),
+        ],
+        rows,
+        "The place is counted from the good end, 0. The interval, 95 %, holds the error of the "
+        "measurement and what stays with one start of the servers. Others is the share of the CPUs' time "
+        "that other programs used meanwhile.",
+        lead=2,
+    )
 
 
 __all__ = ["PAGE", "axis_words", "error_bars", "headline", "stretch", "write_search"]

@@ -30,10 +30,15 @@ LEAST_ENDS, MOST_ENDS = 2, 6
 """How often the ends are measured against each other before there is a search, or none."""
 
 By = Literal["rate", "instructions"]
+Asked = Literal["rate", "instructions", "both"]
+"""What a search goes by; `both`: the measure by which the ends differ."""
 
 START_ERROR: Mapping[By, float] = {"rate": 0.003, "instructions": 0.0003}
 """Standard deviation of a log ratio from start to start of the same two builds, where memory lies being drawn
 anew, and from build to build, where code lies being moved by changes that do nothing."""
+
+SAME = Outcome(0.0, 1e-9)
+"""What is known of a server that executes the same code as the good end."""
 
 MOST_DOUBTS = 2
 """How often a comparison of neighbours may send the search on."""
@@ -131,14 +136,21 @@ class Conclusion:
 class Procedure:
     """A search over n commits. seen: every outcome in its order; broken: positions that cannot be measured.
 
-    smallest: log ratio below which a difference is not looked for.
+    smallest: log ratio below which a difference is not looked for. same, prior: as a `Search` has them.
     """
 
     def __init__(
-        self, n: int, seen: Sequence[TaskOutcome] = (), broken: Sequence[int] = (), *, smallest: float = 0.01
+        self,
+        n: int,
+        seen: Sequence[TaskOutcome] = (),
+        broken: Sequence[int] = (),
+        *,
+        smallest: float = 0.01,
+        same: Mapping[int, int] | None = None,
+        prior: Sequence[float] = (),
     ) -> None:
         self.n, self.seen, self.smallest = n, list(seen), smallest
-        self.search = Search(n, broken=set(broken))
+        self.search = Search(n, broken=set(broken), same=dict(same or {}), prior=prior)
         for one in self.seen:
             self._note(one)
 
@@ -161,7 +173,7 @@ class Procedure:
 
     def next(self) -> Task | None:
         """What to measure now; None at the end."""
-        state = self._ends()
+        state = self.ends
         if state == "ends":
             return Task(0, self.n, "ends")
         if state == "none" or len(self.seen) >= MOST_MEASUREMENTS:
@@ -188,8 +200,8 @@ class Procedure:
     # --- what is known ------------------------------------------------------------------------
 
     def conclusion(self) -> Conclusion:
-        state = self._ends()
-        effect = self._effect()
+        state = self.ends
+        effect = self.effect
         visible = math.inf if effect is None else (PROOF + 1.28) * effect.error
         if state != "open" or effect is None:
             return Conclusion("ends" if state == "ends" else "none", effect, visible)
@@ -197,24 +209,41 @@ class Procedure:
         several = self.search.knowledge().several
         return Conclusion("found" if found else "open", effect, visible, self._groups(), several)
 
-    def _effect(self) -> Outcome | None:
+    @property
+    def ends_are_the_same(self) -> bool:
+        """Whether the servers of both ends execute the same code, so that nothing is measured."""
+        return self.search.same.get(self.n) == 0
+
+    @property
+    def effect(self) -> Outcome | None:
+        """The bad end against the good one, all measurements together; None where there are none."""
+        if self.ends_are_the_same:
+            return SAME
         ends = [one.outcome for one in self._of_ends()]
         return pooled(ends) if ends else None
 
     def _of_ends(self) -> list[TaskOutcome]:
         return [one for one in self.seen if one.is_evidence and one.other == self.n]
 
-    def _ends(self) -> Literal["ends", "none", "open"]:
-        times = len(self._of_ends())
+    @property
+    def times_of_ends(self) -> int:
+        """How often the ends were measured against each other."""
+        return len(self._of_ends())
+
+    @property
+    def ends(self) -> Literal["ends", "none", "open"]:
+        """What is known of the ends: not enough, no difference, or one whose commit is looked for."""
+        if self.ends_are_the_same:
+            return "none"
         if any((one.base, one.other) != (0, self.n) for one in self.seen):
             return "open"  # it was proven once; measuring the end again in the search does not end it
-        effect = self._effect()
-        if effect is None or times < LEAST_ENDS:
+        effect = self.effect
+        if effect is None or self.times_of_ends < LEAST_ENDS:
             return "ends"
         if abs(effect.log_ratio) >= PROOF * effect.error and abs(effect.log_ratio) >= self.smallest / 2:
             return "open"
         within = abs(effect.log_ratio) + 2 * effect.error < self.smallest
-        return "none" if within or times >= MOST_ENDS else "ends"
+        return "none" if within or self.times_of_ends >= MOST_ENDS else "ends"
 
     def _groups(self) -> list[Group]:
         return [
@@ -243,7 +272,7 @@ class Procedure:
 
     def _doubted(self) -> int | None:
         """A position to be measured again because neighbours differ by something else than they should."""
-        effect = self._effect()
+        effect = self.effect
         doubts = 0
         for place, one in enumerate(self.seen):
             if one.base == 0 or effect is None:
@@ -263,6 +292,7 @@ class Procedure:
 __all__ = [
     "PROOF",
     "START_ERROR",
+    "Asked",
     "By",
     "Conclusion",
     "Group",

@@ -9,12 +9,13 @@ intervals. A level that holds over several positions has a normal prior and is i
 points with a known number of them: Barry and Hartigan 1993; the sums over all places are the forward-backward
 recursions of Fearnhead 2006). The next position is the one whose measurement is expected to tell most about
 where the change is, per cost (as in probabilistic bisection: Horstein 1963, Waeber, Frazier, Henderson 2013).
+Commits may have a prior (`prior`), of which a part is the same for all, so that measurements overrule it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +41,12 @@ BROKEN_REACH = 6.0
 MOST_AGAIN = 8
 """How often a position is measured to tell apart where one of several changes is."""
 
+LEAST_GAIN = 1e-4
+"""Bits for the cost of a build below which a position is not measured for what it tells."""
+
+LEAST_SHARE = 1e-300
+"""Stands for no share at all where its logarithm is taken."""
+
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -53,6 +60,10 @@ class Outcome:
 
     log_ratio: float
     error: float
+
+
+NOTHING = Outcome(0.0, math.inf)
+"""Stands for a position that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -137,16 +148,24 @@ class Search:
     """The state of a search over commits 1 … n. Positions 0 and n are there from the beginning.
 
     outcomes: by position, any number of measurements each. broken: positions that do not build, or whose
-    server does not start: no evidence, only not to be had.
+    server does not start: no evidence, only not to be had. same: by position another one whose server
+    executes the same code: no commit between them made a change. prior: how likely each commit 1 … n is, in
+    their order; the same for all where it is empty.
     """
 
     n: int
     outcomes: dict[int, list[Outcome]] = field(default_factory=dict)
     broken: set[int] = field(default_factory=set)
+    same: Mapping[int, int] = field(default_factory=dict)
+    prior: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError("a search needs at least one commit between its ends")
+        if self.prior and not (len(self.prior) == self.n and all(0 < p < math.inf for p in self.prior)):
+            raise ValueError(f"a prior is a positive number for each of {self.n} commits")
+        if not all(0 <= p <= self.n for pair in self.same.items() for p in pair):
+            raise ValueError("a position with the same code is outside")
 
     def add(self, position: int, outcome: Outcome) -> None:
         """Raises ValueError for a position outside, or an outcome that is no number."""
@@ -166,14 +185,15 @@ class Search:
         """Needs at least the bad end. Raises ValueError without it."""
         if self.n not in self.outcomes:
             raise ValueError("the bad end was not measured")
-        measured = sorted(self.outcomes)
+        # A position that is only known to be the same as another says nothing of its level.
+        measured = sorted({*self.outcomes, *self.same, *self.same.values()} - {0})
         edges = [0, *measured]
-        sizes = np.diff(edges).astype(float)
-        evidence = _Evidence([pooled(self.outcomes[p]) for p in measured])
+        evidence = _Evidence([pooled(self.outcomes[p]) if p in self.outcomes else NOTHING for p in measured])
         most = min(len(CHANGES_PRIOR), len(measured))
         placed: list[Floats] = []
         log_total = np.full(most, -np.inf)
-        log_share = np.log(sizes / sizes.sum())
+        shares = np.diff(np.cumsum(self._weights())[edges])
+        log_share = np.log(np.maximum(shares / max(shares.sum(), LEAST_SHARE), LEAST_SHARE))
         for k in range(1, most + 1):
             log_evidence, where = evidence.changes(k, log_share)
             log_total[k - 1] = log_evidence + math.log(CHANGES_PRIOR[k - 1])
@@ -207,7 +227,21 @@ class Search:
             value = gain / MEASURING_COST if built else gain * self._buildable(position)
             if best is None or value > best[0]:
                 best = (value, position)
-        return best[1] if best is not None and best[0] > 1e-4 else None
+        if best is not None and best[0] > LEAST_GAIN:
+            return best[1]
+        return self._beside_the_likeliest(known)
+
+    def _beside_the_likeliest(self, known: Knowledge) -> int | None:
+        """The open position nearest to the likeliest commit of a set that is not down to one: where that
+        cannot be built, or is nearly certain beforehand, no measurement is expected to tell much."""
+        density = self._density(known)
+        for credible in known.credible():
+            inside = [p for p in range(credible[0].first, credible[-1].last) if self._is_unmeasured(p)]
+            if inside:
+                first, last = credible[0].first, credible[-1].last
+                likeliest = first + int(np.argmax(density[first : last + 1]))
+                return min(inside, key=lambda p: abs(p - likeliest + 0.5))
+        return None
 
     def found(self, level: float = 0.95) -> bool:
         """Whether each change is down to one commit, or to commits of which none can be built."""
@@ -216,11 +250,24 @@ class Search:
             for one in self.knowledge().credible(level)
         )
 
+    def _weights(self) -> Floats:
+        """By position: how likely its commit is to have made a change before anything is measured."""
+        weights = np.concatenate(([0.0], self.prior if self.prior else np.ones(self.n)))
+        for pair in self.same.items():
+            weights[min(pair) + 1 : max(pair) + 1] = 0.0
+        return weights
+
+    def _density(self, known: Knowledge) -> Floats:
+        """By position: probability that its commit made the change, were there one change."""
+        density = self._weights()
+        for one in known.intervals:
+            inside = density[one.first : one.last + 1]
+            inside *= one.alone / max(inside.sum(), LEAST_SHARE)
+        return density
+
     def _cumulated(self, known: Knowledge) -> Floats:
         """By position: probability that the change is at or before it, were there one change."""
-        density = np.zeros(self.n + 1)
-        for one in known.intervals:
-            density[one.first : one.last + 1] = one.alone / one.size
+        density = self._density(known)
         cumulated: Floats = np.cumsum(density) / max(density.sum(), 1e-300)
         return cumulated
 
@@ -230,11 +277,12 @@ class Search:
         cumulated = self._cumulated(known)
         half = int(np.searchsorted(cumulated, 0.5))
         wanted = {half, *(int(np.searchsorted(cumulated, q)) for q in np.linspace(0.1, 0.9, 17))}
+        wanted |= {position - 1 for position in wanted}  # a likely commit is between two positions
         wanted |= {(one.first + one.last) // 2 for one in known.intervals}
         for position in self.broken:
             wanted |= {position + step for step in (-13, -8, -5, -3, -2, -1, 1, 2, 3, 5, 8, 13)}
         for position in wanted:
-            if 0 < position < self.n and position not in self.outcomes and position not in self.broken:
+            if 0 < position < self.n and self._is_unmeasured(position):
                 yield position
 
     def _middle_of(self, known: Knowledge) -> int | None:
@@ -248,15 +296,27 @@ class Search:
         for one in open_:
             if one.probability < 0.05:
                 break
-            inside = [p for p in range(one.first, one.last) if p not in self.broken]
+            inside = [p for p in range(one.first, one.last) if self._is_open(p)]
             if inside:
-                middle = (one.first + one.last - 1) / 2
-                return max(inside, key=lambda p: self._buildable(p) * (1 - abs(p - middle) / (one.size + 1)))
+                before = np.cumsum(self._weights()[one.first : one.last + 1])
+                if not before[-1]:
+                    continue
+                off = np.abs(before / before[-1] - 0.5)
+                return max(inside, key=lambda p: self._buildable(p) * (1 - off[p - one.first]))
         for credible in known.credible():
             between = [one.last for one in credible[:-1] if len(self.outcomes[one.last]) < MOST_AGAIN]
             if between:
                 return between[len(between) // 2]
         return None
+
+    def _is_unmeasured(self, position: int) -> bool:
+        return position not in self.outcomes and self._is_open(position)
+
+    def _is_open(self, position: int) -> bool:
+        """Whether a position may be measured, and would tell something of its own."""
+        return position not in self.broken and not any(
+            min(pair) < position <= max(pair) for pair in self.same.items()
+        )
 
     def _buildable(self, position: int) -> float:
         """Rough probability that a position can be measured: low near those that cannot."""

@@ -4,7 +4,7 @@ good."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular, storing
 from pgstrata.search.bisect.line import Range
-from pgstrata.search.bisect.procedure import Procedure, TaskOutcome, Why
+from pgstrata.search.bisect.procedure import Asked, By, Procedure, TaskOutcome, Why
 
 FILE = "bisect.json"
 VERSION = 1
@@ -26,7 +26,7 @@ DISTURBED = 0.1
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One comparison: positions of its two servers, log ratio with its error, rates per second, when it was
     measured (ISO 8601), for how many seconds, and the campaign that holds its runs. others: share of the time
-    of the CPUs that other programs used meanwhile."""
+    of the CPUs that other programs used meanwhile. by: what was measured; empty: what the question says."""
 
     base: int
     other: int
@@ -43,6 +43,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     at: str
     others: float = 0.0
+    by: By | Literal[""] = ""
 
     @property
     def disturbed(self) -> bool:
@@ -58,9 +59,19 @@ class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: str
 
 
+class SameCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A position whose server executes the same code as that of another one: it is not measured."""
+
+    position: int
+    other: int
+    at: str
+
+
 class State(msgspec.Struct, forbid_unknown_fields=True):
     """version: of this file. question: what decides the measurements. line: ids of all stops, good end
-    first. disturbed: measurements that were made again, as others used the CPUs: no evidence."""
+    first. disturbed: measurements that were made again, as others used the CPUs: no evidence. codes: digest
+    of the code of each server that was built, by position. prior: how likely each commit was to have made the
+    change; empty where it is not known yet. one_way: why the ends are not measured both ways."""
 
     version: int
     question: dict[str, Any]
@@ -68,14 +79,39 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     measured: list[Measurement] = []
     disturbed: list[Measurement] = []
     set_aside: list[SetAside] = []
+    same: list[SameCode] = []
+    codes: dict[int, str] = {}
+    prior: list[float] = []
+    one_way: str = ""
 
-    def procedure(self, smallest: float) -> Procedure:
-        """The search with all of this in it. Raises StoreError for positions that are not on the line."""
-        by = self.question.get("by", "rate")
-        seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by, m.why) for m in self.measured]
+    @property
+    def asked(self) -> Asked:
+        """What the search goes by, as it was asked."""
+        by: Asked = self.question.get("by", "rate")
+        return by
+
+    def by_of(self, measurement: Measurement) -> By:
+        """What was measured."""
+        if measurement.by:
+            return measurement.by
+        return "rate" if self.asked == "both" else self.asked
+
+    def measured_by(self, by: By) -> list[Measurement]:
+        """The measurements of one kind, in their order."""
+        return [m for m in self.measured if self.by_of(m) == by]
+
+    def procedure(self, smallest: float, by: By) -> Procedure:
+        """The search by one measure with all of this in it. smallest: log ratio that is looked for. Raises
+        StoreError for positions that are not on the line."""
+        seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by, m.why) for m in self.measured_by(by)]
         try:
             return Procedure(
-                len(self.line) - 1, seen, [one.position for one in self.set_aside], smallest=smallest
+                len(self.line) - 1,
+                seen,
+                [one.position for one in self.set_aside],
+                smallest=smallest,
+                same={one.position: one.other for one in self.same},
+                prior=self.prior,
             )
         except ValueError as error:
             raise StoreError(f"{FILE} is damaged: {error}", "remove the folder to begin anew") from error
@@ -124,4 +160,4 @@ def save(folder: Path, state: State) -> None:
         disk.replace(folder / FILE, msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
 
 
-__all__ = ["FILE", "Measurement", "SetAside", "State", "begin", "load", "save"]
+__all__ = ["FILE", "Measurement", "SameCode", "SetAside", "State", "begin", "load", "save"]

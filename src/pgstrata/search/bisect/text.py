@@ -9,6 +9,7 @@ from pgstrata.search.bisect.hunt import SearchResult
 from pgstrata.search.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.state import Measurement, State
+from pgstrata.search.bisect.ways import other_way
 
 Json = dict[str, Any]
 
@@ -47,7 +48,7 @@ def is_worse(outcome: Outcome) -> bool:
 def outcome_of(found: SearchResult, measurement: Measurement) -> Outcome:
     """With the part of its error that stays with a start of the servers."""
     m = measurement
-    return TaskOutcome(m.base, m.other, m.log_ratio, m.error, found.search.by).outcome
+    return TaskOutcome(m.base, m.other, m.log_ratio, m.error, found.state.by_of(m)).outcome
 
 
 def headline(found: SearchResult) -> str:
@@ -55,20 +56,35 @@ def headline(found: SearchResult) -> str:
     line, known = found.search.line, found.conclusion
     step = found.search.work.step
     ends = f"{line.stops[-1].name} against {line.stops[0].name} at {step}"
-    verb = "has" if found.search.by == "instructions" else "is"
     if known.effect is None:
         return f"Nothing is known yet of {ends}."
+    if found.is_same:
+        return f"{ends} executes the same code: nothing was measured."
+    effect = _effect(known.effect, found)
     if known.state in ("ends", "none"):
         seen = f"one of {math.expm1(known.visible):.1%} would have been found in 9 of 10 cases".replace(
             "%", " %"
         )
         word = "No difference is proven" if known.state == "none" else "No difference is proven so far"
-        return f"{word}: {ends} {verb} {changed(known.effect, found.search.by)}; {seen}."
+        return f"{word}: {ends} {effect}; {seen}."
     if known.state == "open":
-        return f"{ends} {verb} {changed(known.effect, found.search.by)}; {_suspected(found)}."
+        return f"{ends} {effect}; {_suspected(found)}."
     if len(known.groups) > 1:
-        return f"{ends} {verb} {changed(known.effect, found.search.by)}, by {len(known.groups)} changes."
-    return f"{ends} {verb} {changed(known.effect, found.search.by)}, since {named(found, known.groups[0])}."
+        return f"{ends} {effect}, by {len(known.groups)} changes."
+    return f"{ends} {effect}, since {named(found, known.groups[0])}."
+
+
+def _effect(effect: Outcome, found: SearchResult) -> str:
+    """How the bad end differs, and that the other measure contradicts it."""
+    text = f"{_verb(found.by)} {changed(effect, found.by)}"
+    if found.against is None:
+        return text
+    other = other_way(found.by)
+    return f"{text}, though it {_verb(other)} {changed(found.against, other)}"
+
+
+def _verb(by: By) -> str:
+    return "has" if by == "instructions" else "is"
 
 
 def _suspected(found: SearchResult) -> str:
@@ -97,18 +113,21 @@ def named(found: SearchResult, group: Group) -> str:
 def sentences(found: SearchResult) -> list[str]:
     """The answer, what it rests on, what is missing, and the next step."""
     line, known = found.search.line, found.conclusion
-    lines = [headline(found)]
+    lines = [headline(found), *_other_way(found), *_unable(found)]
     for group in known.groups if known.state == "found" else []:
         stop = line.stops[group.last]
         text = f"{named(found, group)}: probability {shown_probability(group.probability)}"
         if group.first == group.last and stop.author:
             text += f", {stop.author}, {stop.date[:10]}"
         if group.against_parent is not None:
-            text += f"; against what is before it {changed(group.against_parent, found.search.by)}"
+            text += f"; against what is before it {changed(group.against_parent, found.by)}"
         lines.append(text)
     if aside := len(found.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
         lines.append(f"{many or f'1 {line.kind} could not be measured and is'} no evidence.")
+    if same := len(found.state.same):
+        many = f"{same} commits execute" if same > 1 else "1 commit executes"
+        lines.append(f"{many} the same code as a server that was built before: not measured.")
     lines += _beside(found.state)
     if found.stopped:
         lines.append(f"Stopped {found.stopped}; the same command goes on.")
@@ -117,19 +136,46 @@ def sentences(found: SearchResult) -> list[str]:
     return lines
 
 
+def _other_way(found: SearchResult) -> list[str]:
+    """What the other measure says of the ends, where the first sentence does not."""
+    if found.state.one_way:
+        return [f"The ends are measured one way only: {found.state.one_way}."]
+    by = other_way(found.by)
+    effect = found.search.ways(found.state).procedures[by].effect
+    if effect is None or found.against is not None or found.is_same:
+        return []
+    what = "Counted" if by == "instructions" else "Timed"
+    return [f"{what}, the bad end {_verb(by)} {changed(effect, by)}."]
+
+
+def _unable(found: SearchResult) -> list[str]:
+    """That this machine cannot tell by the rate, and what can."""
+    known = found.conclusion
+    if found.by != "rate" or known.effect is None or known.state not in ("ends", "none", "open"):
+        return []
+    half = NORMAL_95 * known.effect.error
+    if half < found.search.least("rate") and known.state != "open":
+        return []
+    if known.state == "ends" or (known.state == "open" and found.stopped):
+        return []
+    return [
+        f"This machine cannot tell by the rate: comparisons of the same servers leave ± {half * 100:.1f} %. "
+        "--by instructions counts, which is exact beside any load; --seconds measures longer."
+    ]
+
+
 def _beside(state: State) -> list[str]:
     """What else ran while it was measured. Counted instructions do not depend on it."""
     lines: list[str] = []
-    if state.question.get("by") == "instructions":
-        return lines
+    timed = state.measured_by("rate")
     if again := len(state.disturbed):
         many = f"{again} measurements are" if again > 1 else "1 measurement is"
         made = "they were" if again > 1 else "it was"
         lines.append(f"{many} no evidence: others used the CPUs meanwhile, and {made} made again.")
-    if disturbed := [m for m in state.measured if m.disturbed]:
+    if disturbed := [m for m in timed if m.disturbed]:
         most = max(m.others for m in disturbed)
         lines.append(
-            f"Beside {len(disturbed)} of {len(state.measured)} measurements others used up to "
+            f"Beside {len(disturbed)} of {len(timed)} measurements others used up to "
             f"{100 * most:.0f} % of the CPUs: under load differences come out smaller, and some are not seen."
         )
     return lines
@@ -142,17 +188,17 @@ def shown_probability(value: float) -> str:
 
 def record(found: SearchResult) -> Json:
     """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
-    known, line = found.conclusion, found.search.line
+    known, line, other = found.conclusion, found.search.line, other_way(found.by)
 
     def stop(position: int) -> Json:
         one = line.stops[position]
         facts = {"subject": one.subject, "author": one.author, "date": one.date}
         return {"position": position, "id": one.id, **{key: value for key, value in facts.items() if value}}
 
-    def ratio(outcome: Outcome | None) -> Json | None:
+    def ratio(outcome: Outcome | None, by: By = found.by) -> Json | None:
         if outcome is None:
             return None
-        change, low, high = interval(outcome, found.search.by)
+        change, low, high = interval(outcome, by)
         return {
             "ratio": 1 + change,
             "low": 1 + low,
@@ -166,10 +212,12 @@ def record(found: SearchResult) -> Json:
         "answer": headline(found),
         "kind": line.kind,
         "step": found.search.work.step,
-        "by": found.search.by,
+        "by": found.by,
         "good": stop(0),
         "bad": stop(line.n),
         "effect": ratio(known.effect),
+        "other_way": ratio(found.search.ways(found.state).procedures[other].effect, other),
+        "disagrees": found.against is not None,
         "visible": math.expm1(known.visible) if math.isfinite(known.visible) else None,
         "several": known.several,
         "groups": [
@@ -186,7 +234,8 @@ def record(found: SearchResult) -> Json:
                 "base": stop(m.base),
                 "other": stop(m.other),
                 "why": m.why,
-                **(ratio(outcome_of(found, m)) or {}),
+                "by": found.state.by_of(m),
+                **(ratio(outcome_of(found, m), found.state.by_of(m)) or {}),
                 "seconds": m.seconds,
                 "others": m.others,
                 "build_seconds": m.build_seconds,
@@ -195,6 +244,7 @@ def record(found: SearchResult) -> Json:
             for m in found.state.measured
         ],
         "set_aside": [{**stop(one.position), "why": one.why} for one in found.state.set_aside],
+        "same_code": [{**stop(one.position), "as": stop(one.other)} for one in found.state.same],
         "stopped": found.stopped or None,
         "folder": str(found.search.folder),
     }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pgstrata.measure.two_servers import MeasuredWork
     from pgstrata.search.bisect.hunt import SearchSettings
     from pgstrata.search.bisect.line import Range, VariantOf
+    from pgstrata.search.bisect.procedure import By
 
 
 def bisect(
@@ -64,8 +65,8 @@ def bisect(
         float, typer.Option("--seconds", metavar="S", help="Measured of each server in each comparison.")
     ] = 20.0,
     by: Annotated[
-        Literal["rate", "instructions"],
-        typer.Option("--by", help="rate: timed, in turns; instructions: counted, exact on any machine."),
+        Literal["rate", "instructions", "both"],
+        typer.Option("--by", help="rate: timed; instructions: counted, exact; both: what shows the change."),
     ] = "rate",
     smallest: Annotated[
         str | None,
@@ -95,7 +96,7 @@ def bisect(
         bool, typer.Option("--no-profile", help="No flame graphs of what was found.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the line and what comes next; do nothing.")
+        bool, typer.Option("--dry-run", help="Show the line, what comes next and how long it takes.")
     ] = False,
     runner: Annotated[
         bool,
@@ -124,9 +125,9 @@ def bisect(
     from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import PgstrataError, UsageError
 
-    if by == "instructions" and runner:
+    if by != "rate" and runner:
         raise UsageError("--runner judges rates", "leave --by out")
-    small = "count" if by == "instructions" else "quick"
+    small = "quick" if by == "rate" else "count"
     work = work_of(
         [step],
         workload,
@@ -281,29 +282,38 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
 
 def _show_plan(search: SearchSettings) -> None:
     from pgstrata.search.bisect import state as states
-    from pgstrata.search.bisect.procedure import Procedure
+    from pgstrata.search.bisect.expected import expected
 
     line = search.line
-    state = states.load(search.folder) if search.folder.is_dir() else None
-    procedure = state.procedure(search.smallest) if state else Procedure(line.n)
+    there = states.load(search.folder) if search.folder.is_dir() else None
+    state = there or states.begin(search.folder, line, search.question())
     print(f"{line.n} {line.kind}s, {line.what}; state in {search.folder}")
     for name, stop in (("good", line.stops[0]), ("bad", line.stops[-1])):
         print(f"  {name}: {stop.name} {stop.subject}".rstrip())
     for note in line.notes:
         print(f"note: {note}")
-    if state and (state.measured or state.set_aside):
+    if state.measured or state.set_aside:
         print(f"{len(state.measured)} measurements are there already")
-    task = procedure.next()
-    if task is None:
+    next_ = search.ways(state).next()
+    if next_ is None:
         print("nothing is left to measure")
-    else:
-        print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}")
-    if not procedure.seen:
-        expected = line.n.bit_length() + 3
-        each = (
-            "two starts of each" if search.by == "instructions" else f"{2 * search.work.seconds:.0f} s each"
-        )
-        print(f"about {expected} builds, {expected + 3} comparisons of {each}, beside loading")
+        return
+    by, task = next_
+    print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}, by {_measure(by)}")
+    whole = expected(search, state)
+    built = f"{whole.builds} builds of {_minutes(whole.build_seconds / 60)}, {whole.known}, and "
+    print(
+        f"about {_minutes(whole.minutes)} in all: {built if whole.builds else ''}"
+        f"{whole.comparisons} comparisons of {_minutes(whole.comparison_seconds / 60)}"
+    )
+
+
+def _measure(by: By) -> str:
+    return "counted instructions" if by == "instructions" else "the rate"
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.0f} min" if minutes >= 10 else f"{minutes:.1f} min"
 
 
 def _run_runner(
