@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
 from pgstrata.judge.differences import other_work
+from pgstrata.judge.plan_shape import plan_changes
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.multiplicity import adjust_verdicts
@@ -168,7 +169,7 @@ def compare_counts(
                 for key, verdict in adjusted.items()
                 if key[0] == number
             ),
-            tuple(_notes(base, other)),
+            (*_notes(base, other), *_plans(here, sides[number], wanted)),
         )
         for number, other in enumerate(others)
     ]
@@ -266,6 +267,16 @@ def _doubted(
     if doubt := left_out_doubt(word, 1 / v.ratio, beside, v.margin):
         return "unclear", doubt
     return word, f"{reason}; {said}" if said else reason
+
+
+def _plans(base: _Steps, other: _Steps, wanted: set[str]) -> list[str]:
+    """That a step executes another plan: its instructions are then not those of the same work."""
+    return [
+        f"{workload}/{step.name}: {change}"
+        for (workload, name), (_, step) in base.items()
+        if (workload, name) in other and (not wanted or name in wanted)
+        for change in plan_changes(step.plans, other[workload, name][1].plans)
+    ]
 
 
 def _notes(base: Side, other: Side) -> list[str]:

@@ -11,6 +11,7 @@ from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import Word, compare
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StepRecord
+from pgstrata.units import rate_per_second
 
 Key = TypeVar("Key")
 
@@ -35,6 +36,15 @@ def step_cost(step: StepRecord) -> PerOperation:
         wps=metrics.wps,
         wmbps=metrics.wmbps,
     )
+
+
+def connection_cpu(step: StepRecord) -> float | None:
+    """µs of CPU that the connections of the headline's role need per operation, which other load hardly
+    changes; None where it is not known."""
+    role = step.roles.get(step.role)
+    if role is None or role.cpu_seconds is None or not step.pace or step.seconds <= 0:
+        return None
+    return role.cpu_seconds / (rate_per_second(step.pace, step.rate_unit) * step.seconds) * 1e6
 
 
 def cost_pairs(

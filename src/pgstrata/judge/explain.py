@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from pgstrata.judge.costs import step_cost
+from pgstrata.judge.costs import connection_cpu, step_cost
 from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.summary import sla_of
 from pgstrata.stats.rates import over_repeats
@@ -132,8 +132,7 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     cost = step_cost(record)
     figures: dict[str, float | None] = {"micros": micros}
     own = record.headline.cpu_seconds
-    if own is not None:
-        figures[f"CPU of the {role} connections"] = own / operations * 1e6
+    figures[f"CPU of the {role} connections"] = connection_cpu(record)
     # with other roles in the step the driver's CPU cannot be told apart by role
     if len(record.roles) == 1:
         figures["CPU of the driver"] = cost.client_cpu

@@ -51,6 +51,14 @@ def _tells(node: Plan, key: str) -> bool:
     return value not in {None, "", "Forward", "NoMovement", "Simple", "Plain"}
 
 
+def plan_changes(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> tuple[str, ...]:
+    """A sentence for each statement whose plan has another shape."""
+    changed = changed_plans(base, other)
+    return tuple(
+        f"the plan of {name} changed: {before} → {after}" for name, (before, after) in changed.items()
+    )
+
+
 def changed_plans(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> dict[str, tuple[str, str]]:
     """Statements whose plan has another shape: name → (shape in base, shape in other).
 

@@ -19,7 +19,9 @@ from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import ProfileSpec, Study, Variant, Workload
 from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.pairs import left_out, pairs_of
+from pgstrata.judge.plan_shape import plan_changes
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.server.features import NEWEST
@@ -103,7 +105,9 @@ class MeasuredWork:
 @dataclass(frozen=True)
 class MeasuredRatio:
     """log_ratio: natural log of other rate ÷ base rate; error: its standard error, of this one start of both
-    servers. pairs: behind it. rates: per second in `unit`. campaign: where its runs are."""
+    servers. pairs: behind it. rates: per second in `unit`. campaign: where its runs are. plans: a sentence
+    for each plan that changed. cpu: log of the base's CPU per operation ÷ the other's, None where it is not
+    known."""
 
     log_ratio: float
     error: float
@@ -114,6 +118,8 @@ class MeasuredRatio:
     campaign: str
     seconds: float = 0.0
     runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
+    plans: tuple[str, ...] = ()
+    cpu: float | None = None
 
 
 class TooFewPairsError(StoreError):
@@ -225,7 +231,14 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
         campaign,
         sum(part.seconds for part in (*one.slices, *two.slices)),
         (base, other),
+        plan_changes(one.plans, two.plans),
+        _cpu(one, two),
     )
+
+
+def _cpu(base: StepRecord, other: StepRecord) -> float | None:
+    before, after = connection_cpu(base), connection_cpu(other)
+    return math.log(before / after) if before and after else None
 
 
 def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewPairsError:

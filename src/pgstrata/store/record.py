@@ -671,7 +671,8 @@ class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CountedStep(Struct, frozen=True, kw_only=True):
-    """One counted step. `role`: the headline's. `warm`: operations before the counted ones."""
+    """One counted step. `role`: the headline's. `warm`: operations before the counted ones. `plans`: of its
+    statements, after the first start."""
 
     name: str
     order: Ordinal
@@ -680,6 +681,7 @@ class CountedStep(Struct, frozen=True, kw_only=True):
     role: str
     warm: Count
     roles: dict[str, CountedRole]
+    plans: tuple[QueryPlan, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

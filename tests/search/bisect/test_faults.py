@@ -73,6 +73,42 @@ def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
     assert "asserts" in page and "signal 6" in page
 
 
+def test_a_commit_of_the_same_code_is_built_and_not_measured(
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+) -> None:
+    git(repo, "checkout", "-q", "-B", "longer", "v1")
+    for number in range(3):
+        (repo / "notes.txt").write_text(f"{number}\n")
+        commit(repo, f"notes {number}")
+    (repo / "extra.conf").write_text(SLOW)
+    commit(repo, "slow")
+    options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "longer", "--format", "json")
+    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (group,) = found["groups"]
+    assert group["first"]["subject"] == group["last"]["subject"] == "slow"
+    assert "the commits are weighed by what they change" in done.stderr
+    (same,) = found["same_code"]
+    assert (same["subject"], same["as"]["position"]) == ("notes 2", 0)
+    between = {m["other"]["position"] for m in found["measured"] if m["why"] == "search"}
+    assert not between, "what lies between executes the same code as the good end"
+
+
+def test_ends_of_the_same_code_are_said_to_be_the_same(
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+) -> None:
+    git(repo, "checkout", "-q", "-B", "notes", "v1")
+    (repo / "notes.txt").write_text("1\n")
+    commit(repo, "notes")
+    options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "notes")
+    for _ in range(2):
+        done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
+        assert done.returncode == 3, done.stderr
+        assert "executes the same code: nothing was measured" in done.stdout
+    assert json.loads((place / "search/bisect.json").read_text())["measured"] == []
+
+
 def test_git_bisect_is_told_that_a_slow_commit_is_bad_and_a_quick_one_is_not(
     repo: Path, place: Path, empty_cache: str, pgstrata: Program
 ) -> None:

@@ -59,6 +59,7 @@ from pgstrata.store.record import (
     CountedStep,
     CountRecord,
     Cpus,
+    QueryPlan,
     RunFailure,
 )
 from pgstrata.store.write import RunBuilder
@@ -138,6 +139,7 @@ class _Kept(msgspec.Struct, frozen=True):
     steps: dict[str, dict[str, CallGraph]]
     rejected: dict[str, str]
     processes: dict[str, float]
+    plans: dict[str, tuple[QueryPlan, ...]] = {}
 
 
 class _Count:
@@ -304,7 +306,7 @@ class _Count:
             self._lengths = self._lengths or start.lengths
             if start.lengths != self._lengths:
                 break
-            found.append(StartResult(start.steps, start.rejected, start.processes))
+            found.append(StartResult(start.steps, start.rejected, start.processes, start.plans))
         if found:
             of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
             self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(found)}")
@@ -363,12 +365,12 @@ class _Count:
             self._check()
             lengths = self._lengths if number else {}
             plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
-            result = start.measure(plan.until(last), self._check)
+            result = start.measure(plan.until(last), self._check, with_plans=number == 1)
         finally:
             self._open.discard(start)
         if number and result.error is None:
             data = msgspec.msgpack.encode(
-                _Kept(self._lengths, result.steps, result.rejected, result.processes)
+                _Kept(self._lengths, result.steps, result.rejected, result.processes, result.plans)
             )
             begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
             keep_start(self._kept_in(variant), begun)
@@ -454,6 +456,7 @@ class _Count:
             role=step.headline.role,
             warm=warm,
             roles=roles,
+            plans=next((start.plans[name] for start in starts if name in start.plans), ()),
         )
 
 

@@ -11,15 +11,20 @@ from rich.console import Console
 from pgstrata.campaign.study import CountSpec
 from pgstrata.count.doubts import left_out
 from pgstrata.count.measure.count import count_campaign
-from pgstrata.count.verdicts import estimate_counts
+from pgstrata.count.verdicts import CountComparison, compare_counts, estimate_counts
 from pgstrata.errors import UsageError
+from pgstrata.judge.plan_shape import plan_changes
 from pgstrata.measure.two_servers import MeasuredRatio, TwoServers, normal_error
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results, Run
-from pgstrata.store.choose import campaign_runs
+from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.counted import counted_runs
 from pgstrata.store.record import CountedRole
 
 UNIT = "instructions/o"
+
+LEAST_MARGIN = 0.0002
+"""Relative difference below which no count is asked to tell."""
 
 
 def count_two(
@@ -45,18 +50,33 @@ def count_each(
     Raises ServerError where the first variant fails, OtherFailedError where only the second does, UsageError,
     BuildError, StoreError, Interrupted.
     """
+    margin = max(smallest, LEAST_MARGIN)
+    runs = two.both(_count(two, margin, console, lasting))
+    return {name: _ratio(two, name, runs, margin) for name in two.work.steps}
+
+
+def compare_two(two: TwoServers, margin: float, console: Console) -> CountComparison:
+    """Counts the steps of the work of both, without names all that can be counted, unless that was done
+    already. Returns the verdicts on them. Raises as `count_each`."""
+    base, other = two.both(_count(two, max(margin, LEAST_MARGIN), console))
+    sides = Side(two.labels[0], (base,)), Side(two.labels[1], (other,))
+    (comparison,) = compare_counts(sides[0], sides[1:], criterion=Criterion(margin), steps=two.work.steps)
+    return comparison
+
+
+def _count(two: TwoServers, margin: float, console: Console, lasting: Path | None = None) -> list[Run]:
+    """Returns the counted runs of both."""
     campaign = two.campaign()
-    wanted = CountSpec(steps=list(two.work.steps), margin=max(smallest, 0.0002))
+    wanted = CountSpec(steps=list(two.work.steps), margin=margin)
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
     outcome = count_campaign(campaign, Results(two.results), console, lasting=lasting)
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
-    runs = two.both(counted_runs(campaign_runs(Results(two.results), two.name)))
-    return {name: _ratio(two, name, runs, wanted.margin) for name in two.work.steps}
+    return counted_runs(campaign_runs(Results(two.results), two.name))
 
 
 def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> MeasuredRatio | str:
     """The ratio of a step, or why it is not counted."""
-    sides = []
+    sides, plans = [], []
     for run in runs:
         record = run.record.counted
         assert record is not None
@@ -64,6 +84,7 @@ def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> 
         if step is None:
             return record.left_out.get(name, "nothing of it was counted")
         sides.append(step.headline)
+        plans.append(step.plans)
     counts = _counts(sides[0], sides[1], margin)
     estimate = estimate_counts(*counts)
     return MeasuredRatio(
@@ -75,6 +96,7 @@ def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> 
         UNIT,
         two.name,
         runs=runs,
+        plans=plan_changes(*plans),
     )
 
 
@@ -88,4 +110,4 @@ def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Seque
     return every[0], every[1]
 
 
-__all__ = ["UNIT", "count_each", "count_two"]
+__all__ = ["UNIT", "compare_two", "count_each", "count_two"]

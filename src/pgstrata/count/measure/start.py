@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -13,9 +14,11 @@ from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.count.measure.callgrind import CallGraph
 from pgstrata.count.measure.engine import Engine, drive
-from pgstrata.count.measure.marks import CountableStep, Length, NotCountedError, apart, counted
+from pgstrata.count.measure.marks import MARK, CountableStep, Length, NotCountedError, apart, counted
+from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, PgstrataError, ServerError
+from pgstrata.measure.query_plans import step_plans
 from pgstrata.measure.run.active import execute_sql
 from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules
@@ -24,6 +27,7 @@ from pgstrata.measure.step import driver_spec, step_seed
 from pgstrata.server.cluster.cluster import Cluster, new_database
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.settings import plain_number, size_bytes
+from pgstrata.store.record import QueryPlan
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
 
 DATABASE = "pgstrata"
@@ -149,11 +153,12 @@ def _ends(step: Step) -> bool:
 @dataclass
 class StartResult:
     """By step and role what its counted operations took; steps that the server rejects, and why; by name the
-    server's own processes."""
+    server's own processes; by step the plans of its statements, where these were asked for."""
 
     steps: dict[str, dict[str, CallGraph]] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     processes: dict[str, float] = field(default_factory=dict)
+    plans: dict[str, tuple[QueryPlan, ...]] = field(default_factory=dict)
     error: PgstrataError | None = None
     log_tail: str = ""
 
@@ -187,14 +192,19 @@ class FreshStart:
         self,
         plan: CountPlan,
         check: Callable[[], None],
+        *,
+        with_plans: bool = False,
     ) -> StartResult:
         """Counts every step of the plan. Nothing is left running.
 
-        check: raises where the end was asked for. What fails is in the result.
+        check: raises where the end was asked for; with_plans: the plans of the steps are asked for when all
+        are counted. What fails is in the result.
         """
         result = StartResult()
         try:
             self._measure(plan, result, check)
+            if with_plans:
+                self._ask_plans(plan, result, check)
         except PgstrataError as error:
             up = isinstance(error, DriverError) and bool(self.cluster.postmaster.pid)
             result.error, result.log_tail = cause(error, self.cluster, started=up, log="the run's record")
@@ -232,14 +242,31 @@ class FreshStart:
         cluster.stop("fast")  # its processes write what they have done when they end
         result.processes = engine.processes(self._counts)
 
+    def _settings(self) -> dict[str, str]:
+        return settings_for(known_settings(self._variant.server), self._variant.config.settings)
+
+    def _ask_plans(self, plan: CountPlan, result: StartResult, check: Callable[[], None]) -> None:
+        """Asks for the plans of every counted step, on a server that counts nothing. A count is whole without
+        them."""
+        cluster = self.cluster
+        try:
+            cluster.start(settings=self._settings())
+        except ServerError:
+            return
+        for phase in plan.steps:
+            check()
+            step = phase.step
+            sampled = step.samples or partial(samples, self._spec(step, phase.order))
+            plans, _ = step_plans(partial(cluster.connect, DATABASE, confined=step.confined), sampled)
+            # The marks around what is counted are no statements of the step.
+            result.plans[step.name] = tuple(one for one in plans if MARK not in one.statement)
+
     def _start_counted(self) -> None:
-        cluster, known = self.cluster, known_settings(self._variant.server)
+        cluster = self.cluster
         cluster.stop("fast")
         self._counts = cluster.data_folder.private_folder("counts")
         try:
-            cluster.start(
-                self._engine.under(self._counts), settings_for(known, self._variant.config.settings)
-            )
+            cluster.start(self._engine.under(self._counts), self._settings())
         except ServerError as error:
             raise ServerError(
                 f"under {self._engine.name}: {error.message}" if self._engine.slow else error.message,

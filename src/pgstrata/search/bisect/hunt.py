@@ -61,6 +61,9 @@ GOOD = "good"
 COUNTED_SMALLEST = 0.002
 """Difference of instructions that is looked for where they are not what is asked for."""
 
+MOST_PLANS, MOST_WORDS = 5, 500
+"""Changed plans that are kept of a comparison, and characters of each."""
+
 TRIES = 3
 """How often a comparison by the rate is made beside others that use the CPUs, before it is taken as it is."""
 
@@ -383,6 +386,8 @@ def _entry(
         at=_now(),
         others=round(others, 3),
         by=by,
+        plans=[plan[:MOST_WORDS] for plan in measured.plans[:MOST_PLANS]],
+        cpu=measured.cpu,
     )
 
 

@@ -26,7 +26,9 @@ DISTURBED = 0.1
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One comparison: positions of its two servers, log ratio with its error, rates per second, when it was
     measured (ISO 8601), for how many seconds, and the campaign that holds its runs. others: share of the time
-    of the CPUs that other programs used meanwhile. by: what was measured; empty: what the question says."""
+    of the CPUs that other programs used meanwhile. by: what was measured; empty: what the question says.
+    plans: a sentence for each plan that changed. cpu: log ratio of the CPU per operation, turned as that of
+    the rates."""
 
     base: int
     other: int
@@ -44,6 +46,8 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: str
     others: float = 0.0
     by: By | Literal[""] = ""
+    plans: list[str] = []
+    cpu: float | None = None
 
     @property
     def disturbed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import Any
 
 from pgstrata.search.bisect.hunt import SearchResult
@@ -113,7 +114,7 @@ def named(found: SearchResult, group: Group) -> str:
 def sentences(found: SearchResult) -> list[str]:
     """The answer, what it rests on, what is missing, and the next step."""
     line, known = found.search.line, found.conclusion
-    lines = [headline(found), *_other_way(found), *_unable(found)]
+    lines = [headline(found), *_other_way(found), *_cpu(found), *_unable(found)]
     for group in known.groups if known.state == "found" else []:
         stop = line.stops[group.last]
         text = f"{named(found, group)}: probability {shown_probability(group.probability)}"
@@ -121,6 +122,9 @@ def sentences(found: SearchResult) -> list[str]:
             text += f", {stop.author}, {stop.date[:10]}"
         if group.against_parent is not None:
             text += f"; against what is before it {changed(group.against_parent, found.by)}"
+        pair = (group.first - 1, group.last)
+        plans = [plan for m in found.state.measured if (m.base, m.other) == pair for plan in m.plans]
+        text += "".join(f"; {plan}" for plan in dict.fromkeys(plans))
         lines.append(text)
     if aside := len(found.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
@@ -146,6 +150,17 @@ def _other_way(found: SearchResult) -> list[str]:
         return []
     what = "Counted" if by == "instructions" else "Timed"
     return [f"{what}, the bad end {_verb(by)} {changed(effect, by)}."]
+
+
+def _cpu(found: SearchResult) -> list[str]:
+    """The CPU per operation of the ends, which load hardly touches: a third measure beside both."""
+    ends = (0, found.search.line.n)
+    known = [m.cpu for m in found.state.measured if (m.base, m.other) == ends and m.cpu is not None]
+    if not known:
+        return []
+    more = sorted(100 * math.expm1(-cpu) for cpu in known)
+    spread = f" ({more[0]:+.1f} … {more[-1]:+.1f} %)" if len(more) > 1 else ""
+    return [f"CPU per operation, which load hardly touches: {median(more):+.1f} %{spread}."]
 
 
 def _unable(found: SearchResult) -> list[str]:
@@ -238,6 +253,8 @@ def record(found: SearchResult) -> Json:
                 **(ratio(outcome_of(found, m), found.state.by_of(m)) or {}),
                 "seconds": m.seconds,
                 "others": m.others,
+                "cpu": math.exp(-m.cpu) if m.cpu is not None else None,
+                "plans": m.plans,
                 "build_seconds": m.build_seconds,
                 "at": m.at,
             }

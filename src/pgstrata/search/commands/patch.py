@@ -6,7 +6,7 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -53,9 +53,18 @@ def patch(
     config: ConfigOption = "default",
     keep_setting: KeepSettingsOption = None,
     build: BuildOption = None,
+    by: Annotated[
+        Literal["rate", "instructions", "both"],
+        typer.Option("--by", help="rate: timed; instructions: counted, exact on any machine; or both."),
+    ] = "rate",
     margin: Annotated[
-        str, typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 2% or 0.02.")
-    ] = "2%",
+        str | None,
+        typer.Option(
+            "--margin",
+            metavar="SHARE",
+            help="Smallest difference that counts (default: 2%, of instructions 0.2%).",
+        ),
+    ] = None,
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="S", help="Measured of a step, both servers together.")
     ] = 240.0,
@@ -77,8 +86,8 @@ def patch(
     Of several patches each is measured against the one before it, and the last against the base. The table is
     made to be pasted into a mail; the page of each comparison has profiles and everything else.
 
-    Exit codes: 0 every step is known not to be slower; 1 one is, or something failed; 3 one is unclear; 2 the
-    question was not valid.
+    Exit codes: 0 every step is known not to be slower, nor to need more instructions; 1 one is, or something
+    failed; 3 one is unclear, or a series contradicts itself; 2 the question was not valid.
 
     \b
     Examples:
@@ -89,12 +98,13 @@ def patch(
     from pgstrata.cli.compare import load_share, share
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import print_json
+    from pgstrata.count.verdicts import MARGIN
     from pgstrata.errors import UsageError
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.measure.progress import plain_lines
     from pgstrata.search.commands.bisect import variants_with
     from pgstrata.search.patch import page as mail
-    from pgstrata.search.patch.compare import compare_series, pairs_of
+    from pgstrata.search.patch.compare import compare_series, comparisons_of, pairs_of
     from pgstrata.search.patch.series import series_of
     from pgstrata.server.connect.secrets import words_without_secrets
     from pgstrata.store import slug
@@ -109,7 +119,8 @@ def patch(
         20.0,
         seed,
         data_dir,
-        margin=share("--margin", margin),
+        small="quick" if by == "rate" else "count",
+        margin=share("--margin", margin or "2%"),
         verdict_seconds=max_seconds,
         keep=keep_setting,
         other_load=load_share(other_load),
@@ -117,6 +128,7 @@ def patch(
     series = series_of(repo, base, patches, variants_with(config, build), each=each)
     folder = results or Path("patch") / slug(f"{base}-{series.members[-1].name}-{workload}")
     if dry_run:
+        comparisons_of(series, work, folder, by=by)
         for member in series.members:
             print(f"build {member.name}: {member.what}")
         for one, other in pairs_of(series):
@@ -126,7 +138,16 @@ def patch(
     for note in series.notes:
         plain_lines(console)(f"note: {note}")
     try:
-        outcome = compare_series(series, work, folder, console, profile=not no_profile)
+        counted_margin = work.margin if margin and by == "instructions" else MARGIN
+        outcome = compare_series(
+            series,
+            work,
+            folder,
+            console,
+            profile=not no_profile,
+            by=by,
+            counted_margin=counted_margin,
+        )
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(f"stopped; finished comparisons are kept, the same command goes on: {again}", file=sys.stderr)
@@ -138,8 +159,11 @@ def patch(
         print(mail.text(outcome, markdown=format is MailFormat.markdown), end="")
     for page in pages:
         print(f"page: {page.resolve()}", file=sys.stderr)
-    words = [s.verdict.word for one in outcome.compared for s in one.comparison.steps]
-    raise typer.Exit(1 if "slower" in words else 3 if "unclear" in words or not words else 0)
+    words = {ratio.word for one in outcome.compared for ratio in one.ratios("rate").values()}
+    words |= {ratio.word for one in outcome.compared for ratio in one.ratios("instructions").values()}
+    words |= {s.verdict.word for one in outcome.compared if one.comparison for s in one.comparison.steps}
+    unclear = "unclear" in words or not words or bool(outcome.contradictions)
+    raise typer.Exit(1 if words & {"slower", "more"} else 3 if unclear else 0)
 
 
 __all__ = ["patch"]

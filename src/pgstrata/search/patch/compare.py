@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
 
+from pgstrata.count.measure.countable import check_counted
+from pgstrata.count.measure.counted_pair import compare_two
+from pgstrata.count.verdicts import MARGIN, CountComparison
 from pgstrata.files import digests
 from pgstrata.judge.compare import Comparison, compare_all
 from pgstrata.measure.interrupt import Interrupts
@@ -16,6 +20,8 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect.hunt import build_server
+from pgstrata.search.bisect.procedure import Asked, By
+from pgstrata.search.patch.contradiction import Ratio, contradicts, sentence
 from pgstrata.search.patch.series import Member, Series
 from pgstrata.source.patch import read_patch
 from pgstrata.stats.criterion import Criterion
@@ -25,16 +31,36 @@ from pgstrata.store.lock import ResultsLock
 
 RUNS = "runs"
 
+MARGINS: Mapping[By, float | None] = {"rate": None, "instructions": MARGIN}
+"""Smallest differences that count; None: that of the work."""
+
 
 @dataclass(frozen=True)
 class Compared:
     """One comparison of the series. campaign: that holds its runs; whole: the last against the base of
-    several."""
+    several; comparison: by the rate, counts: by instructions, None where it was not asked for."""
 
-    comparison: Comparison
+    base: str
+    other: str
     campaign: str
     runs: tuple[Run, ...] = field(repr=False)
     whole: bool = False
+    comparison: Comparison | None = None
+    counts: CountComparison | None = None
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        return f"{self.other} against {self.base}"
+
+    def ratios(self, by: By) -> dict[str, Ratio]:
+        """Returns the ratio of each step that was measured by this."""
+        if by == "rate":
+            steps = self.comparison.steps if self.comparison is not None else ()
+            verdicts = {s.step: s.verdict for s in steps if s.verdict.n}
+            return {name: Ratio(v.ratio, v.low, v.high, v.word) for name, v in verdicts.items()}
+        counted = self.counts.steps if self.counts is not None else ()
+        return {s.name: Ratio(s.ratio, s.low, s.high, s.word) for s in counted if s.other is not None}
 
 
 @dataclass(frozen=True)
@@ -45,6 +71,21 @@ class MeasuredSeries:
     work: MeasuredWork
     folder: Path
     compared: tuple[Compared, ...]
+    by: Asked = "rate"
+
+    @property
+    def contradictions(self) -> list[str]:
+        """A sentence for each step whose parts multiply to something else than its whole."""
+        *parts, whole = self.compared
+        said = []
+        for by, margin in MARGINS.items():
+            margin = margin or self.work.margin
+            for step, all_together in whole.ratios(by).items() if whole.whole else ():
+                ratios = [part.ratios(by).get(step) for part in parts]
+                known = [ratio for ratio in ratios if ratio is not None]
+                if len(known) == len(parts) and contradicts(known, all_together, margin, by):
+                    said.append(sentence(step, known, all_together, by))
+        return said
 
 
 def pairs_of(series: Series) -> list[tuple[Member, Member]]:
@@ -55,9 +96,17 @@ def pairs_of(series: Series) -> list[tuple[Member, Member]]:
 
 
 def compare_series(
-    series: Series, work: MeasuredWork, folder: Path, console: Console, *, profile: bool = True
+    series: Series,
+    work: MeasuredWork,
+    folder: Path,
+    console: Console,
+    *,
+    profile: bool = True,
+    by: Asked = "rate",
+    counted_margin: float = MARGIN,
 ) -> MeasuredSeries:
-    """Builds and measures what is missing; finished comparisons are found again.
+    """Builds and measures what is missing; finished comparisons are found again. counted_margin: smallest
+    difference of instructions that counts.
 
     Raises UsageError for a step that is not there, BuildError where a member does not build, ServerError
     where its server does not run, StoreError where nothing can be stored or another pgstrata is at it,
@@ -65,6 +114,28 @@ def compare_series(
     """
     say = plain_lines(console)
     profile = profile and not unavailable()
+    asked = comparisons_of(series, work, folder, profile=profile, by=by)
+    with ResultsLock(folder), Interrupts(say) as interrupts:
+        for member in series.members:
+            build_server(work, member.variant, say, interrupts.check)
+        found = []
+        for number, two in enumerate(asked):
+            counts = None
+            interrupts.check()
+            if by != "instructions":
+                two.run(console)
+            if by != "rate":
+                interrupts.check()
+                counts = compare_two(two, counted_margin, console)
+            found.append(_judged(two, counts, by, whole=len(asked) > 1 and number == len(asked) - 1))
+    return MeasuredSeries(series, work, folder, tuple(found), by)
+
+
+def comparisons_of(
+    series: Series, work: MeasuredWork, folder: Path, *, profile: bool = False, by: Asked = "rate"
+) -> list[TwoServers]:
+    """What is measured, checked before anything is built. Raises UsageError for a workload, step, option or
+    config that is not there, and for one that cannot be counted where that is asked for."""
     asked = [
         TwoServers(
             work,
@@ -78,16 +149,10 @@ def compare_series(
         for base, other in pairs_of(series)
     ]
     for two in asked:
-        two.campaign()
-    with ResultsLock(folder), Interrupts(say) as interrupts:
-        for member in series.members:
-            build_server(work, member.variant, say, interrupts.check)
-        found = []
-        for number, two in enumerate(asked):
-            interrupts.check()
-            two.run(console)
-            found.append(_judged(two, whole=len(asked) > 1 and number == len(asked) - 1))
-    return MeasuredSeries(series, work, folder, tuple(found))
+        campaign = two.campaign()
+        if by != "rate":
+            check_counted(campaign, work.steps)
+    return asked
 
 
 def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
@@ -103,12 +168,15 @@ def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
     return digests.of(json.dumps(asked, sort_keys=True))[:8]
 
 
-def _judged(two: TwoServers, whole: bool) -> Compared:
+def _judged(two: TwoServers, counts: CountComparison | None, by: Asked, whole: bool) -> Compared:
     runs = campaign_runs(Results(two.results), two.name)
-    sides = [Side(label, tuple(run for run in runs if run.variant == label)) for label in two.labels]
-    criterion = Criterion(two.work.margin)
-    (comparison,) = compare_all(sides[0], sides[1:], criterion=criterion, steps=two.work.steps)
-    return Compared(comparison, two.name, tuple(runs), whole)
+    comparison = None
+    if by != "instructions":
+        timed = [run for run in runs if run.record.counted is None]
+        sides = [Side(label, tuple(run for run in timed if run.variant == label)) for label in two.labels]
+        criterion = Criterion(two.work.margin)
+        (comparison,) = compare_all(sides[0], sides[1:], criterion=criterion, steps=two.work.steps)
+    return Compared(*two.labels, two.name, tuple(runs), whole, comparison, counts)
 
 
-__all__ = ["RUNS", "Compared", "MeasuredSeries", "compare_series", "pairs_of"]
+__all__ = ["RUNS", "Compared", "MeasuredSeries", "compare_series", "comparisons_of", "pairs_of"]

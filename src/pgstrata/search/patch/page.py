@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.count import text as counts
+from pgstrata.count.text import sides_of
+from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.stacks import ShareChange, moved
 from pgstrata.page.results import read_results
 from pgstrata.report import verdicts
@@ -14,7 +17,7 @@ from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.flames import read_flames
 from pgstrata.report.write import write_report
 from pgstrata.search.patch.compare import RUNS, Compared, MeasuredSeries
-from pgstrata.store import slug
+from pgstrata.store import Results, slug
 
 Json = dict[str, Any]
 
@@ -26,7 +29,7 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     """The report of each comparison, with flame graphs against the one before. Raises StoreError."""
     pages = []
     for one in outcome.compared:
-        base, title = one.comparison.base, one.comparison.title
+        base, title = one.base, one.title
         out = outcome.folder / f"{slug(one.campaign)}.report"
         pages.append(write_report(outcome.folder / RUNS, one.campaign, base, out=out, title=title).html)
     return pages
@@ -39,7 +42,11 @@ def record(outcome: MeasuredSeries) -> Json:
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],
         "comparisons": [
             {
-                **one.comparison.record(),
+                **(one.comparison.record() if one.comparison is not None else {}),
+                "base": one.base,
+                "other": one.other,
+                **({"counts": one.counts.record()} if one.counts is not None else {}),
+                "cpu": {step: {"base": a, "other": b} for step, (a, b) in _cpu(one).items()},
                 "whole": one.whole,
                 "functions": [
                     {"step": step, "role": role, "function": m.function, "before": m.own_base, "after": m.own}
@@ -49,6 +56,7 @@ def record(outcome: MeasuredSeries) -> Json:
             }
             for one in outcome.compared
         ],
+        "contradictions": outcome.contradictions,
         "folder": str(outcome.folder),
     }
 
@@ -56,20 +64,52 @@ def record(outcome: MeasuredSeries) -> Json:
 def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """What was compared with what and how, a table for each comparison, and the functions that moved."""
     lines = [*_head(outcome), ""]
+    said = outcome.contradictions
+    lines += [*(f"**{one}**" if markdown else one for one in said), ""] if said else []
     for one in outcome.compared:
-        beside = disturbed_steps([one.comparison]) or load_beside(one.runs)
-        lines += [beside, ""] * bool(beside)
-        if markdown:
-            lines += verdicts.markdown([one.comparison]).rstrip("\n").splitlines()
-        else:
-            lines.append(one.comparison.title)
-            columns, cells = verdicts.rows(one.comparison)
-            lines += _aligned(columns, cells)
-            lines += verdicts.notes(one.comparison)
-        more = list(_moved_lines(outcome, one))
+        lines += [*_timed(one, markdown), *_counted(outcome, one, markdown)]
+        more = [*_cpu_lines(one), *_moved_lines(outcome, one)]
         lines += ["", *(f"- {line}" if markdown else line for line in more)] if more else []
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _timed(one: Compared, markdown: bool) -> list[str]:
+    if one.comparison is None:
+        return []
+    beside = disturbed_steps([one.comparison]) or load_beside(one.runs)
+    lines = [beside, ""] * bool(beside)
+    if markdown:
+        return lines + verdicts.markdown([one.comparison]).rstrip("\n").splitlines()
+    columns, cells = verdicts.rows(one.comparison)
+    return [*lines, one.title, *_aligned(columns, cells), *verdicts.notes(one.comparison)]
+
+
+def _counted(outcome: MeasuredSeries, one: Compared, markdown: bool) -> list[str]:
+    if one.counts is None:
+        return []
+    apart = [""] if one.comparison is not None else []
+    if markdown:
+        return [*apart, *counts.markdown([one.counts]).rstrip("\n").splitlines()]
+    base, others = sides_of(Results(outcome.folder / RUNS), one.campaign, one.base)
+    return [*apart, *counts.text(base, others, [one.counts], _aligned)]
+
+
+def _cpu(one: Compared) -> dict[str, tuple[float, float]]:
+    """CPU of the connections per operation in µs, of both sides by step."""
+    by_side: dict[str, dict[str, float]] = {}
+    for run in one.runs:
+        for record in run.steps if run.record.counted is None else ():
+            if record.measured and (cpu := connection_cpu(record)) is not None:
+                by_side.setdefault(run.variant, {})[record.name] = cpu
+    base, other = (by_side.get(label, {}) for label in (one.base, one.other))
+    return {step: (base[step], other[step]) for step in base if step in other and base[step]}
+
+
+def _cpu_lines(one: Compared) -> Iterator[str]:
+    if one.comparison is not None and (costs := _cpu(one)):
+        each = ", ".join(f"{step} {b / a:.3f} ({a:.3g} → {b:.3g} µs)" for step, (a, b) in costs.items())
+        yield f"CPU per operation, which load hardly touches, against the base: {each}"
 
 
 def _head(outcome: MeasuredSeries) -> list[str]:
@@ -90,9 +130,9 @@ def _head(outcome: MeasuredSeries) -> list[str]:
     work = outcome.work
     options = " ".join([f"scale {work.scale}"] * bool(work.scale) + list(work.sets))
     how = f"{work.workload} {options}".strip()
-    lines.append(
-        f"{how}; taken in turns of {work.slice_seconds * 1000:.0f} ms, margin {work.margin * 100:g} %"
-    )
+    if outcome.by != "instructions":
+        how += f"; taken in turns of {work.slice_seconds * 1000:.0f} ms, margin {work.margin * 100:g} %"
+    lines.append(how + ("; instructions counted" if outcome.by != "rate" else ""))
     return lines
 
 
@@ -100,9 +140,11 @@ def _functions(
     outcome: MeasuredSeries, one: Compared
 ) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
     """Step, role, samples of both sides and what moved between their profiles, where there are some."""
-    results = read_results(outcome.folder / RUNS, one.campaign, one.comparison.base)
+    if one.comparison is None:
+        return
+    results = read_results(outcome.folder / RUNS, one.campaign, one.base)
     for (_, step, role), flames in read_flames(results).items():
-        base, other = flames.get(one.comparison.base), flames.get(one.comparison.other)
+        base, other = flames.get(one.base), flames.get(one.other)
         if base is not None and other is not None:
             found = moved(base.stacks, base.samples, other.stacks, other.samples)
             yield step, role, (base.samples, other.samples), found[:FUNCTIONS]
@@ -121,7 +163,7 @@ def _moved_lines(outcome: MeasuredSeries, one: Compared) -> Iterator[str]:
         yield f"profile of {step}, own share of samples: {shares}"
 
 
-def _aligned(columns: list[str], cells: list[list[str]]) -> list[str]:
+def _aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     rule = ["-" * width for width in widths]
     return [

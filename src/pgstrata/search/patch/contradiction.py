@@ -1,0 +1,53 @@
+"""Whether the steps of a series multiply to its whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgstrata.search.bisect.procedure import PROOF, START_ERROR, By
+
+NORMAL_95 = 1.959964
+"""Standard errors of a 95 % interval of a normal value."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A measured ratio and the ends of its interval; word: the verdict on it."""
+
+    value: float
+    low: float
+    high: float
+    word: str = ""
+
+    def error(self, by: By) -> float:
+        """Standard error of its log, with what stays with a start and a build."""
+        if not 0 < self.low <= self.high < math.inf:
+            return math.inf
+        return math.hypot(math.log(self.high / self.low) / (2 * NORMAL_95), START_ERROR[by])
+
+
+def contradicts(parts: Sequence[Ratio], whole: Ratio, margin: float, by: By) -> bool:
+    """Whether the product of the parts is provenly another ratio than that of the whole, or differs by more
+    than the margin from a whole that is called the same."""
+    if not all(ratio.value > 0 for ratio in (*parts, whole)):
+        return False
+    off = abs(sum(math.log(part.value) for part in parts) - math.log(whole.value))
+    error = math.hypot(*(ratio.error(by) for ratio in (*parts, whole)))
+    return off > PROOF * error or (whole.word == "same" and off > margin)
+
+
+def sentence(step: str, parts: Sequence[Ratio], whole: Ratio, by: By) -> str:
+    """What contradicts what, and what helps."""
+    digits = 5 if by == "instructions" else 3
+    shown = " × ".join(f"{part.value:.{digits}f}" for part in parts)
+    product = math.prod(part.value for part in parts)
+    helps = "--by instructions" if by == "rate" else "--by rate"
+    return (
+        f"{step} contradicts itself: {shown} = {product:.{digits}f}, but all together are "
+        f"{whole.value:.{digits}f}; do not trust these: measure again, longer, or {helps}"
+    )
+
+
+__all__ = ["Ratio", "contradicts", "sentence"]
