@@ -150,6 +150,40 @@ def test_a_search_out_of_time_says_that_nothing_is_known_yet(
     assert "Nothing has been measured yet" in (place / "search/index.html").read_text()
 
 
+def test_several_scripts_are_several_steps(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    for name in ("one", "two"):
+        (place / f"{name}.sql").write_text("SELECT 1;\n")
+    line = ["bisect", "--releases", "pg:16,pg:17", "--dry-run", "--workload", "custom"]
+    for scripts, steps, code in (
+        ('["one.sql", "two.sql"]', ("one", "two", "one+two"), 0),
+        ('["one.sql", "two.sql"]', ("three",), 2),
+        ('["one.sql@2", "two.sql"]', ("one+two",), 0),
+        ('["one.sql@2", "two.sql"]', ("one",), 2),
+        ('["one.sql", 2]', ("one",), 2),
+        ("[[", ("one",), 2),
+    ):
+        for step in steps:
+            assert invoke([*line, "--set", f"scripts={scripts}", "--step", step]) == code, (scripts, step)
+            assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_a_step_that_cannot_be_counted_is_refused_before_anything_is_fetched(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    line = ["bisect", "--releases", "pg:16,pg:17", "--workload", "vector", "--step", "hnsw-build"]
+    assert invoke([*line, "--by", "instructions", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert "hnsw-build cannot be counted: an index is built by several processes" in told
+    assert "by the rate" in told
+    assert not (place / "cache/servers").exists()
+
+
 def test_scripts_of_ones_own_have_no_scale_and_can_be_counted(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

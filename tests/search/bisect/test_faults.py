@@ -89,8 +89,8 @@ def test_a_commit_of_the_same_code_is_built_and_not_measured(
     (group,) = found["groups"]
     assert group["first"]["subject"] == group["last"]["subject"] == "slow"
     assert "the commits are weighed by what they change" in done.stderr
-    (same,) = found["same_code"]
-    assert (same["subject"], same["as"]["position"]) == ("notes 2", 0)
+    same = found["same_code"]
+    assert "notes 2" in {one["subject"] for one in same} and same[0]["as"]["position"] == 0
     between = {m["other"]["position"] for m in found["measured"] if m["why"] == "search"}
     assert not between, "what lies between executes the same code as the good end"
 

@@ -107,4 +107,6 @@ def test_what_comes_is_shown_without_doing_it(
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "compare 0002-two against 0001-three" in said
+    assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--step", "nope", "--dry-run"]) == 2
+    assert "no step 'nope'" in capsys.readouterr().err
     assert not (repo.parent / "patch").exists()

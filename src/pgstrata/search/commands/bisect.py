@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -191,13 +193,31 @@ def work_of(
         tuple(steps),
         workload,
         scale,
-        tuple(sets or ()),
+        _apart(sets or (), steps) if workload == "custom" else tuple(sets or ()),
         seconds=seconds,
         seed=seed,
         data_dir=str(data_dir) if data_dir else None,
         keep_settings=tuple(keep or ()),
         **more,
     )
+
+
+def _apart(sets: Sequence[str], steps: Sequence[str]) -> tuple[str, ...]:
+    """Makes a step of each of several scripts, unless they have weights or are asked for together."""
+    from pgstrata.workload.core.scripts import stems
+
+    found = []
+    for set_ in sets:
+        key, _, value = set_.partition("=")
+        try:
+            scripts = tomllib.loads(f"scripts = {value}")["scripts"] if key.strip() == "scripts" else []
+        except tomllib.TOMLDecodeError:
+            scripts = []
+        names = [script for script in scripts if isinstance(script, str) and "@" not in script]
+        if isinstance(scripts, list) and 1 < len(names) == len(scripts) and stems(names) not in steps:
+            set_ = f"steps=[{', '.join(f'{{scripts=[{json.dumps(name)}]}}' for name in names)}]"
+        found.append(set_)
+    return tuple(found)
 
 
 def variants_with(config: str, build: str | None) -> VariantOf:
