@@ -256,7 +256,14 @@ def _search_all(
         folder = known.watch.folder / "alarms" / alarm.name
         range_ = commits(known.line.repo, alarm.good, alarm.bad, _variant_of(known))
         settings = SearchSettings(
-            range_, series.work, folder, _smallest(series, moved), left, profile=False, by=series.by
+            range_,
+            series.work,
+            folder,
+            _smallest(series, moved),
+            left,
+            profile=False,
+            by=series.by,
+            both_ways=False,  # the watch may have a series of each
         )
         try:
             found = hunt(settings, console)

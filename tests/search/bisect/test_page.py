@@ -10,7 +10,7 @@ from msgspec import structs
 from pgstrata.campaign.study import Variant
 from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.search.bisect import state as states
-from pgstrata.search.bisect.hunt import SearchResult, SearchSettings
+from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, result_of
 from pgstrata.search.bisect.line import commits
 from pgstrata.search.bisect.page import write_search
 from pgstrata.search.bisect.procedure import TaskOutcome
@@ -121,3 +121,46 @@ def test_no_difference_is_said_with_what_could_have_been_seen(tmp_path: Path) ->
     assert "would have been found in 9 of 10 cases" in headline(found)
     assert record(found)["groups"] == []
     assert "posterior" not in write_search(found).read_text()
+
+
+def other_way(
+    found: SearchResult, rate: float, instructions: float, rate_error: float = 0.003
+) -> SearchResult:
+    """The same search with these ends, by both measures."""
+    ends = found.state.measured[0]
+    timed = structs.replace(ends, log_ratio=rate, error=rate_error, by="rate", cpu=rate)
+    counted = structs.replace(
+        ends, log_ratio=instructions, error=1e-4, by="instructions", unit="instructions/o"
+    )
+    rest = [m for m in found.state.measured if m.why != "ends"] if rate < -0.03 else []
+    measured = [timed, timed, counted, *rest]
+    return result_of(found.search, structs.replace(found.state, measured=measured))
+
+
+def test_a_disagreement_of_both_measures_is_in_the_first_sentence(found: SearchResult) -> None:
+    made = other_way(found, -0.04, 0.0055)
+    assert "3.9 % slower" in headline(made)
+    assert "though it has 0.55 % fewer instructions (" in headline(made)
+    assert record(made)["disagrees"] and record(made)["other_way"]["ratio"] == pytest.approx(0.9945, abs=1e-4)
+    page = write_search(made)
+    assert "fewer instructions" in page.read_text() and "The ends, counted" in page.read_text()
+    assert (page.parent / "tables/other-way.csv").read_text().count("\n") == 2
+    assert "CPU per operation, which load hardly touches: +4.1 %" in " ".join(sentences(made))
+
+
+def test_both_measures_that_agree_are_said_one_after_the_other(found: SearchResult) -> None:
+    made = other_way(found, -0.04, -0.0055)
+    assert "though" not in headline(made)
+    assert any(
+        text.startswith("Counted, the bad end has 0.55 % more instructions") for text in sentences(made)
+    )
+
+
+def test_a_machine_that_cannot_tell_says_so_and_names_the_count(found: SearchResult) -> None:
+    made = other_way(found, -0.01, -0.0055, rate_error=0.03)
+    state = made.state
+    six = structs.replace(state, measured=[*state.measured[:2] * 3, *state.measured[2:]])
+    said = " ".join(sentences(result_of(found.search, six)))
+    assert "This machine cannot tell by the rate" in said and "--by instructions counts" in said
+    quiet = other_way(found, 0.0, 0.0, rate_error=0.001)
+    assert "cannot tell" not in " ".join(sentences(quiet))

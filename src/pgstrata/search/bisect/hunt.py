@@ -395,4 +395,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-__all__ = ["RUNS", "SearchResult", "SearchSettings", "build_server", "check", "hunt", "of_machine"]
+__all__ = [
+    "RUNS",
+    "SearchResult",
+    "SearchSettings",
+    "build_server",
+    "check",
+    "hunt",
+    "of_machine",
+    "result_of",
+]
