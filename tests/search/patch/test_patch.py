@@ -6,6 +6,7 @@ What the patch changes is how long a statement sleeps: the answer does not depen
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,15 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     (step,) = comparison["steps"]
     assert (comparison["base"], comparison["other"], step["word"]) == ("base", "slow", "slower")
     assert step["ratio"] < 0.6
+    assert set(json.loads(done.stdout)["comparisons"][0]["cpu"]) == {"delay-simple-c1"}
 
     again = pgstrata(*command, "--format", "markdown", **own)
     assert again.returncode == 1
     assert "2 of 2 runs are there already" in again.stderr
     lines = again.stdout.splitlines()
+    assert (
+        "- CPU per operation, which load hardly touches, against the base: delay-simple-c1 " in again.stdout
+    )
     assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow.patch"
     assert lines[2].startswith("PostgreSQL 17.") and "-O2" in lines[2]
     assert any(line.startswith("| pgbench | delay-simple-c1 | slower | 0.") for line in lines)
@@ -60,3 +65,34 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert "|" not in plain.stdout
     (page,) = (place / "patch").glob("*/*.report/index.html")
     assert "<h1>slow against base</h1>" in page.read_text()
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.timeout(1800)
+def test_a_patch_that_needs_more_instructions_is_counted(
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+) -> None:
+    (repo / "extra.conf").write_text("log_min_duration_statement = 0\n")
+    (place / "talks.patch").write_text(git(repo, "diff") + "\n")
+    git(repo, "checkout", "-q", ".")
+    command = [
+        *("patch", "talks.patch", "--repo", "repo", "--base", "v1", "--workload", "pgbench"),
+        *("--step", "select-only-prepared-c1", "--data-dir", "data", "--config", "default"),
+        *("--set", 'builtin=["select-only"]', "--set", 'modes=["prepared"]', "--by", "instructions"),
+    ]
+    done = pgstrata(*command, "--format", "json", PGSTRATA_CACHE=empty_cache)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    (comparison,) = found["comparisons"]
+    assert "steps" not in comparison and comparison["cpu"] == {} and found["contradictions"] == []
+    (step,) = comparison["counts"]["steps"]
+    assert step["word"] == "more" and step["ratio"] > 1.002
+
+    again = pgstrata(*command, "--format", "markdown", PGSTRATA_CACHE=empty_cache)
+    assert again.returncode == 1 and "counted already" in again.stderr
+    assert "**talks** against **base**, instructions per operation" in again.stdout
+    assert "turns" not in again.stdout
+    plain = pgstrata(*command, PGSTRATA_CACHE=empty_cache)
+    assert "talks against base, instructions per operation" in plain.stdout
+    (page,) = (place / "patch").glob("*/*.report/index.html")
+    assert "nstructions per operation" in page.read_text()
