@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, result_of
 from pgstrata.search.bisect.line import commits
 from pgstrata.search.bisect.page import write_search
-from pgstrata.search.bisect.procedure import TaskOutcome
+from pgstrata.search.bisect.procedure import By, TaskOutcome
 from pgstrata.search.bisect.state import Measurement, SetAside
 from pgstrata.search.bisect.text import headline, record, sentences
 from support.tree import commit, git, repository
@@ -164,3 +165,14 @@ def test_a_machine_that_cannot_tell_says_so_and_names_the_count(found: SearchRes
     assert "This machine cannot tell by the rate" in said and "--by instructions counts" in said
     quiet = other_way(found, 0.0, 0.0, rate_error=0.001)
     assert "cannot tell" not in " ".join(sentences(quiet))
+
+
+@pytest.mark.parametrize("only", ["rate", "instructions"])
+def test_both_goes_on_by_the_one_that_works(found: SearchResult, only: By) -> None:
+    search = replace(found.search, by="both")
+    state = structs.replace(
+        found.state, question={"by": "both"}, measured=[], one_way="no valgrind", only=only
+    )
+    next_ = search.ways(state).next()
+    assert next_ is not None and next_[0] == only
+    assert "measured one way only: no valgrind." in " ".join(sentences(result_of(search, state)))

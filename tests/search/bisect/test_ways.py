@@ -44,7 +44,7 @@ def test_ends_that_do_not_differ_are_measured_the_other_way_too() -> None:
 def test_one_way_only_where_the_other_cannot() -> None:
     next_ = ways("rate", [-0.05] * 2, [], is_single=True).next()
     assert next_ is not None and next_[1].why == "search"
-    assert ways("both", [], [], is_single=True).next() == ("rate", Task(0, N, "ends"))
+    assert ways("rate", [], [], is_single=True).next() == ("rate", Task(0, N, "ends"))
 
 
 @pytest.mark.parametrize(

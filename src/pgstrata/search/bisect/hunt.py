@@ -43,7 +43,7 @@ from pgstrata.search.bisect.procedure import (
 )
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.state import Measurement, SameCode, SetAside, State
-from pgstrata.search.bisect.ways import Ways
+from pgstrata.search.bisect.ways import Ways, other_way
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
@@ -93,7 +93,8 @@ class SearchSettings:
         each: dict[By, Procedure] = {
             by: state.procedure(math.log1p(self.least(by)), by) for by in ("rate", "instructions")
         }
-        return Ways(self.by, each, not self.both_ways or bool(state.one_way))
+        asked: Asked = state.only if self.by == "both" and state.only else self.by
+        return Ways(asked, each, not self.both_ways or bool(state.one_way))
 
     def question(self) -> dict[str, Any]:
         """What decides the measurements, as the state has it."""
@@ -205,7 +206,7 @@ class _Hunt:
             try:
                 check_counted(campaign, search.work.steps)
             except UsageError as error:
-                self._only_one_way(error)
+                self._only_one_way("rate", error)
 
     def do(self, by: By, task: Task) -> None:
         """One task: its outcome, or what cannot be measured, is in the state afterwards."""
@@ -226,9 +227,9 @@ class _Hunt:
             _set_aside(state, task.other, error.message, self._say, search.line.stops[task.other])
             return
         except (UsageError, TooFewPairsError) as error:
-            if search.by == by or (search.by == "both" and by == "rate"):
+            if search.by == by or (search.by == "both" and state.only):
                 raise
-            self._only_one_way(error)
+            self._only_one_way(other_way(by), error)
             return
         state.measured.append(entry)
         what = "instructions " if by == "instructions" else ""
@@ -288,7 +289,8 @@ class _Hunt:
         self._say(f"the commits are weighed by {by}: {likely} of {line.n} are more likely than most")
         return True
 
-    def _only_one_way(self, error: PgstrataError) -> None:
+    def _only_one_way(self, by: By, error: PgstrataError) -> None:
+        self._state.only = by
         self._state.one_way = error.message[:2000]
         self._say(f"note: the ends are not measured both ways: {error.message}")
 

@@ -75,7 +75,8 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     """version: of this file. question: what decides the measurements. line: ids of all stops, good end
     first. disturbed: measurements that were made again, as others used the CPUs: no evidence. codes: digest
     of the code of each server that was built, by position. prior: how likely each commit was to have made the
-    change; empty where it is not known yet. one_way: why the ends are not measured both ways."""
+    change; empty where it is not known yet. one_way: why the ends are not measured both ways;
+    only: by what they are then."""
 
     version: int
     question: dict[str, Any]
@@ -87,6 +88,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     codes: dict[int, str] = {}
     prior: list[float] = []
     one_way: str = ""
+    only: By | Literal[""] = ""
 
     @property
     def asked(self) -> Asked:

@@ -47,7 +47,7 @@ class Ways:
     def next(self) -> tuple[By, Task] | None:
         """What to measure now, and by which measure; None at the end."""
         order: tuple[By, ...] = ("instructions", "rate") if self.asked == "both" else (self.asked,)
-        for by in order if not (self.is_single and self.asked == "both") else ("rate",):
+        for by in order:
             if self.procedures[by].ends == "ends" and (task := self.procedures[by].next()) is not None:
                 return by, task
         leading = self.procedures[self.leading]
