@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.errors import ServerError
 from pgstrata.source.touched import Touched, defined_in, touched_by
 from support.tree import commit, git, repository
 
@@ -116,3 +117,16 @@ def test_paths_are_known_where_there_is_no_time_for_diffs(
 
 def test_definitions_are_found_by_their_style(repo: Path) -> None:
     assert defined_in(repo, "HEAD") == dict.fromkeys(("quick", "slow"), "src/backend/work.c")
+
+
+def test_an_end_that_is_asked_for_ends_the_reading(repo: Path) -> None:
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        touched_by(repo, [git(repo, "rev-parse", ref) for ref in ("HEAD^", "HEAD")], end)
+
+
+def test_commits_that_git_does_not_know_are_an_error_of_one_sentence(repo: Path) -> None:
+    with pytest.raises(ServerError, match="git log failed"):
+        touched_by(repo, ["0" * 40, "1" * 40])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,14 +43,18 @@ class Touched:
     message: str = ""
 
 
-def touched_by(repo: Path, commits: Sequence[str]) -> dict[str, Touched]:
+def touched_by(
+    repo: Path, commits: Sequence[str], check: Callable[[], None] = lambda: None
+) -> dict[str, Touched]:
     """Returns what each commit of a line of first parents changes, but the first, from which the line starts.
 
-    Takes MOST_SECONDS at most, and a block of AT_ONCE commits. Raises ServerError where git cannot tell.
+    Takes MOST_SECONDS at most, and a block of AT_ONCE commits. check: raises where the end was asked for.
+    Raises ServerError where git cannot tell.
     """
     begun = time.monotonic()
     changes = {commit: Touched() for commit in commits[1:]}
     for first in range(0, len(commits) - 1, AT_ONCE):
+        check()
         block = commits[first : first + AT_ONCE + 1]
         _read_paths(changes, _log(repo, block, "--name-only", "-z"))
         _read_messages(changes, _log(repo, block, "--no-patch", "--format=%x01%H%n%B"))

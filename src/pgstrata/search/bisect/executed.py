@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,16 +28,22 @@ FEWEST = 4
 
 
 def prior_along(
-    line: Range, runs: Path, counted: str, step: str, words: frozenset[str] = frozenset()
+    line: Range,
+    runs: Path,
+    counted: str,
+    step: str,
+    words: frozenset[str] = frozenset(),
+    check: Callable[[], None] = lambda: None,
 ) -> list[float]:
     """Returns how likely each commit of a line is to have changed the step. counted: campaign of a count of
-    both ends, in the folder `runs`; empty where there is none. words: of the step's statements.
+    both ends, in the folder `runs`; empty where there is none. words: of the step's statements. check: raises
+    where the end was asked for.
 
     Raises ServerError where git cannot tell what the commits change.
     """
     assert line.repo is not None
     ids = [stop.id for stop in line.stops]
-    changes = touched_by(line.repo, ids)
+    changes = touched_by(line.repo, ids, check)
     executed = executed_by(runs, counted, step) if counted else Executed()
     files = defined_in(line.repo, ids[-1])
     return prior_of([changes[id_] for id_ in ids[1:]], replace(executed, files=files, words=words))

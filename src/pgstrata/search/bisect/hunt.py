@@ -279,7 +279,7 @@ class _Hunt:
         campaign = counts[0].campaign if counts else ""
         try:
             words = words_of(self._campaign.workloads[0], search.work.step)
-            prior = prior_along(line, search.folder / RUNS, campaign, search.work.step, words)
+            prior = prior_along(line, search.folder / RUNS, campaign, search.work.step, words, self._check)
         except ServerError as error:
             self._say(f"note: the commits are not weighed: {error.message}")
             prior = [1.0 / line.n] * line.n
