@@ -34,6 +34,13 @@ mod wire;
 
 use clap::{Parser, Subcommand};
 
+/// What the proxy needs of the protocol and of TLS.
+pub mod shared {
+    pub use crate::spec::{TlsNegotiation, TlsSpec};
+    pub use crate::tls::{TlsClient, refusal};
+    pub use crate::wire::{cstr, message, tag_rows};
+}
+
 #[derive(Parser)]
 #[command(name = "pgstrata-driver", version, about = "The load driver of pgstrata", long_about = None)]
 struct Cli {

@@ -48,8 +48,7 @@ impl TlsClient {
     /// # Errors
     /// The system's, and TLS's own inside of them: see [`refusal`].
     pub fn begin(&self, line: &mut (impl Read + Write)) -> io::Result<Tls> {
-        let mut connection =
-            ClientConnection::new(Arc::clone(&self.config), self.name.clone()).map_err(io::Error::other)?;
+        let mut connection = self.connection()?;
         // A statement may be long, and all of it is taken out again before the next one.
         connection.set_buffer_limit(None);
         while connection.is_handshaking() {
@@ -59,6 +58,16 @@ impl TlsClient {
             return Err(io::Error::other(rustls::Error::NoApplicationProtocol));
         }
         Ok(Tls { connection, out: Vec::new(), room: vec![0; ROOM] })
+    }
+}
+
+impl TlsClient {
+    /// TLS of a new connection, not begun.
+    ///
+    /// # Errors
+    /// TLS's own: see [`refusal`].
+    pub fn connection(&self) -> io::Result<ClientConnection> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone()).map_err(io::Error::other)
     }
 }
 
