@@ -6,7 +6,7 @@ mod flame;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "pgstrata-tools", version, about = "Server archives and flame graphs", long_about = None)]
+#[command(name = "pgstrata-tools", version, about = "Server archives, flame graphs, a recording proxy", long_about = None)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -20,6 +20,8 @@ enum Command {
     Fetch(fetch::FetchArgs),
     /// List the versions that can be fetched
     Versions(fetch::VersionsArgs),
+    /// Pass connections on to a server and record them: a description on standard input
+    Record,
 }
 
 /// Does what the command line says and ends the process: with 0 where that went well.
@@ -28,6 +30,7 @@ pub fn main() -> ! {
         Command::Flame(args) => flame::run(&args),
         Command::Fetch(args) => fetch::fetch(&args),
         Command::Versions(args) => fetch::versions(&args),
+        Command::Record => pgstrata_proxy::run(),
     };
     std::process::exit(code)
 }
