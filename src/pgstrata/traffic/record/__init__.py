@@ -1,0 +1,1 @@
+"""Traffic recorded from the wire: the proxy, its files, and a captured file made of them."""
