@@ -328,6 +328,9 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
     yield Command("site", ("site", f"{RESULTS}/site", "--results", SEEN), 5.0)
     # It would serve until it is interrupted (tests/watch/test_serve.py): here what it refuses.
     yield Command("serve", ("serve", "--results", SEEN, "--address", "192.0.2.1"), 1.0, codes=(1, 2))
+    # So would this (tests/traffic/record).
+    unused = ("--to", "postgresql://127.0.0.1:1", "--listen", "192.0.2.1:1", "-o", "new-recording")
+    yield Command("record", ("record", *unused), 1.0, codes=(2,))
     yield Command(
         "export-statistics",
         ("export-statistics", url(cluster), "-o", "new-statistics.sql"),

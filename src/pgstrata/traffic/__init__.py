@@ -11,6 +11,12 @@ CAPABILITY = Capability(
             "Traffic",
         ),
         Command(
+            "record",
+            "pgstrata.traffic.commands.record:record",
+            "Your traffic, from the wire: a proxy that records.",
+            "Traffic",
+        ),
+        Command(
             "upgrade",
             "pgstrata.traffic.commands.upgrade:upgrade",
             "Your dump and log on old and new: what is slower?",

@@ -17,6 +17,8 @@ from pgstrata.traffic.account import NO_PARAMETERS, NO_STATEMENTS, NO_TEXT, larg
 from pgstrata.traffic.captured import Header, Writer
 from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.mask import Mask
+from pgstrata.traffic.record.convert import convert
+from pgstrata.traffic.record.segments import is_recording
 from pgstrata.traffic.sessions import Reader
 
 SETTINGS = (
@@ -43,15 +45,19 @@ def capture(
 ) -> Header:
     """Writes what the sessions of a log asked for into the file `to`, and returns its header.
 
-    logs: files and folders, or `-` alone for standard input. mask: puts other values in the place of literals
-    and parameters. prefix: log_line_prefix, where it is not recognized. timezone: where ambiguous
-    abbreviations are at home; encoding: of what is not UTF-8. say: is told now and then how much has been
-    read, how long the rest will take, and how large the file will be; check: raises when the user has asked
-    for the end.
+    logs: files and folders, the folder of a recording, or `-` alone for standard input. mask: puts other
+    values in the place of literals and parameters. prefix: log_line_prefix, where it is not recognized.
+    timezone: where ambiguous abbreviations are at home; encoding: of what is not UTF-8. say: is told now and
+    then how much has been read, how long the rest will take, and how large the file will be; check: raises
+    when the user has asked for the end.
 
     Raises UsageError for what is no log, and for a log that has no statements; CapturedError where the disk
     of the file is full.
     """
+    if any(map(is_recording, logs)):
+        if len(logs) > 1:
+            raise UsageError("a recording is captured alone, and others are named beside it", "name one")
+        return _capture_recording(logs[0], to, mask, say, check)
     log = find(logs, prefix=prefix, timezone=timezone, encoding=encoding)
     with Writer(to) as writer:
         shown = _Progress(sum(one.bytes for one in log.files), writer, say or (lambda text: None))
@@ -84,6 +90,22 @@ def capture(
         )
         header.notes = _notes(log, reader, writer.header)
         return writer.finish(header)
+
+
+def _capture_recording(
+    folder: Path, to: Path, mask: Mask | None, say: Callable[[str], None] | None, check: Callable[[], None]
+) -> Header:
+    """As `capture`, of a folder of `pgstrata record`."""
+    whole = sum(file.stat().st_size for file in folder.glob("*.record"))
+    shown: list[_Progress] = []
+
+    def read(writer: Writer, more: int) -> None:
+        if not shown:
+            shown.append(_Progress(whole, writer, say or (lambda text: None)))
+        shown[0].read(more)
+        check()
+
+    return convert(folder, to, mask=mask, read=read)
 
 
 SAID_EVERY = 5.0

@@ -258,9 +258,8 @@ class Reader:
             self._end(sessions.pop(entry.session), None)  # another process with the same number
         session = sessions.get(entry.session)
         if session is None:
-            if len(sessions) >= MOST_SESSIONS:
-                self._forget()
-            session = sessions[entry.session] = _Open(entry.database, True, entry.time, entry.time)
+            self.opened(entry.session, entry.database, entry.time)
+            session = sessions[entry.session]
         elif entry.database:
             session.database = entry.database
         session.frames += 1
@@ -289,6 +288,15 @@ class Reader:
         if entry.database and not session.database:
             session.database = entry.database
         return session
+
+    def opened(self, name: str, database: str, begin: int) -> bool:
+        """Begins a session that is known from its beginning. Returns False where it has begun already."""
+        if name in self._sessions:
+            return False
+        if len(self._sessions) >= MOST_SESSIONS:
+            self._forget()
+        self._sessions[name] = _Open(database, True, begin, begin)
+        return True
 
     def _forget(self) -> None:
         by_age = sorted(self._sessions.items(), key=lambda item: item[1].last)

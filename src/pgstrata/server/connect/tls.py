@@ -68,6 +68,11 @@ def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> T
     """
     if not session.pgconn.ssl_in_use:
         return None
+    return of_values(values, session.info.host or session.info.hostaddr)
+
+
+def of_values(values: Mapping[str, str], server_name: str) -> TlsSpec:
+    """How sessions with a server of this name are encrypted, by the parameters of a connection."""
     roots = _roots(values)
     mode: TlsMode = "require"
     if values.get("sslmode") == "verify-full":
@@ -80,7 +85,7 @@ def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> T
     binding: dict[str, ChannelBinding] = {name: name for name in get_args(ChannelBinding)}
     versions: dict[str, TlsVersion] = {name.upper(): name for name in get_args(TlsVersion)}
     return TlsSpec(
-        server_name=session.info.host or session.info.hostaddr,
+        server_name=server_name,
         mode=mode,
         negotiation="direct" if values.get("sslnegotiation") == "direct" else "postgres",
         root_certificates=roots,
