@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.errors import UsageError
     from pgstrata.judge.published import Published
     from pgstrata.page.results import RunSet
     from pgstrata.store import Results
@@ -65,7 +66,7 @@ def report(
 
     folder = results_option or results
     if not folder.is_dir():
-        raise UsageError(f"there is no results folder {folder}", "pgstrata run makes one")
+        raise no_results(folder)
     if threshold is not None and not 0 < threshold < 1:
         raise UsageError(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
@@ -96,6 +97,19 @@ def report(
             threshold=threshold,
             published=ratios,
         )
+
+
+def no_results(folder: Path) -> UsageError:
+    """Returns the error of a folder with results that is not there, or a file."""
+    from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import shown
+
+    if not folder.is_file():
+        return UsageError(f"there is no results folder {shown(folder)}", "pgstrata run makes one")
+    hint = "name the folder that pgstrata run has written"
+    if folder.suffix == ".pgstrata":
+        hint = f"of a bundle pgstrata verify {shown(folder)} --report DIR writes the page"
+    return UsageError(f"{shown(folder)} is a file, not a results folder", hint)
 
 
 def report_folder(results: Path, campaign: str) -> Path:

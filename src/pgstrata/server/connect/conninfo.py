@@ -64,6 +64,11 @@ class Conninfo:
         try:
             given = conninfo_to_dict(text)
         except psycopg.ProgrammingError as error:
+            if (scheme := re.match(r"\w{1,20}://", text)) and not scheme[0].startswith("postgres"):
+                raise UsageError(
+                    f"{scheme[0]}… is not the address of a PostgreSQL server",
+                    "write postgresql://user@host:port/database",
+                ) from None
             raise _not_understood(str(error)) from None
         return cls({name: str(value) for name, value in given.items()}, application=application)
 
