@@ -45,6 +45,7 @@ CORE = {
 """Modules that the program may import, and the requirement that brings each."""
 
 EXTRAS = {
+    "anyio": "mcp",
     "asyncssh": "fleet",
     "cryptography": "fleet",
     "dask": "fleet",
@@ -52,6 +53,7 @@ EXTRAS = {
     "distributed": "fleet",
     "duckdb_extension_tpcds": "tpc",
     "duckdb_extension_tpch": "tpc",
+    "mcp": "mcp",
     "mesonbuild": "source",
     "pglast": "statistics",
     "starlette": "serve",

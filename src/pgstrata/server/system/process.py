@@ -26,9 +26,9 @@ _launcher: tuple[int, threading.Thread] | None = None
 _launcher_lock = threading.Lock()
 
 
-def die_with_parent() -> None:
-    """For a short-lived child of this thread, between fork and exec: it is killed when pgstrata ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """For a child of this thread, between fork and exec: the signal reaches it when pgstrata ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
 
 
 def _serve() -> None:
