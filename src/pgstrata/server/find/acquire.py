@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
-
 from pgstrata.errors import NoServerError, ServerError, UsageError, server_said
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import real_path, user_path
@@ -172,6 +170,8 @@ def _check_installation(folder: Path, bin_dir: Path) -> None:
 
 
 def _foreign(dsn: str) -> Server:
+    import psycopg
+
     conninfo = Conninfo.parse(dsn)
     with conninfo.connect() as session:
         number = session.info.server_version

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
 from pgstrata.layout import Layout
 from pgstrata.server.system.account import Account
 from pgstrata.server.system.network import Way, enter_closed_network, outside_of_network
@@ -192,6 +190,8 @@ def children(pid: int) -> list[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += [int(child) for child in (task / "children").read_text().split()]
     except FileNotFoundError:  # it has ended, or the kernel does not keep this list
+        import psutil
+
         with contextlib.suppress(psutil.Error):
             return [child.pid for child in psutil.Process(pid).children()]
     except OSError:
