@@ -16,6 +16,7 @@ import pytest
 
 import pgstrata
 from pgstrata.errors import BuildError, ServerError, UsageError
+from pgstrata.server.find.model import Server
 from pgstrata.source.tools import meson_command, ninja_command
 from pgstrata.tpc import data
 from pgstrata.tpc.benchmark import Benchmark
@@ -45,6 +46,7 @@ CORE = {
 """Modules that the program may import, and the requirement that brings each."""
 
 EXTRAS = {
+    "anyio": "mcp",
     "asyncssh": "fleet",
     "cryptography": "fleet",
     "dask": "fleet",
@@ -52,6 +54,7 @@ EXTRAS = {
     "distributed": "fleet",
     "duckdb_extension_tpcds": "tpc",
     "duckdb_extension_tpch": "tpc",
+    "mcp": "mcp",
     "mesonbuild": "source",
     "pglast": "statistics",
     "starlette": "serve",
@@ -65,8 +68,13 @@ EXTRAS = {
 DEVELOPERS = {"datamodel_code_generator"}
 """Modules of commands for developers (`python -m pgstrata.driver.generate`)."""
 
-DRY_RUN = frozenset({"duckdb", "numpy", "hdrh", "rich", "jinja2", "distributed"})
+DRY_RUN = frozenset(
+    {"asyncio", "distributed", "duckdb", "hdrh", "jinja2", "numpy", "psutil", "psycopg", "rich", "ssl"}
+)
 """Not imported before something is measured."""
+
+MOST_MODULES = 260
+"""Of pgstrata and other packages that a plan may import: most take half a millisecond of CPU or more."""
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -128,6 +136,29 @@ def test_a_plan_needs_the_core_alone_and_little_of_it(tmp_path: Path) -> None:
     assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr
     modules = set(ast.literal_eval(done.stdout.splitlines()[-1]))
     assert "pydantic" in modules and not modules & DRY_RUN, modules & DRY_RUN
+
+
+@pytest.mark.server
+def test_a_whole_plan_imports_few_modules(pg17: Server, tmp_path: Path) -> None:
+    campaign = tmp_path / "c.toml"
+    assert pg17.bin_dir is not None
+    servers = f'servers = ["{pg17.spec}=one", "{pg17.spec}=two"]\n'
+    campaign.write_text(servers + '[[workloads]]\nname = "sysbench"\nscale = "quick"\n')
+    code = f"""
+import sys
+from pgstrata.cli.main import invoke
+code = invoke(["run", {str(campaign)!r}, "--dry-run", "--results", {str(tmp_path / "results")!r}])
+print(sorted(name for name in sys.modules if name.partition(".")[0] not in sys.stdlib_module_names))
+print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+sys.exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "2 of 2 runs to do" in done.stdout, done.stderr
+    *_, modules, tops = map(ast.literal_eval, done.stdout.splitlines()[-2:])
+    assert not set(tops) & DRY_RUN
+    assert len(modules) <= MOST_MODULES, "\n".join(modules)
+    measuring = ("pgstrata.measure", "pgstrata.server.cluster.cluster", "pgstrata.driver.client")
+    assert not [name for name in modules if name.startswith(measuring)]
 
 
 @pytest.mark.program

@@ -10,6 +10,7 @@ CAPABILITIES = (
     "pgstrata.watch",
     "pgstrata.bundle",
     "pgstrata.imports",
+    "pgstrata.assist",
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",

@@ -68,6 +68,13 @@ class ServerError(PgstrataError):
     """A server could not be found, fetched, initialised, started, or it died."""
 
 
+class NoServerError(ServerError):
+    """What was named as a server is none: a folder without PostgreSQL, a version never published. Exit code
+    2."""
+
+    exit_code = 2
+
+
 class BuildError(ServerError):
     """A server that could not be built.
 
@@ -115,6 +122,12 @@ class DriverError(PgstrataError):
 
 class StoreError(PgstrataError):
     """A results folder cannot be read, written or locked."""
+
+
+class NoRunsError(StoreError):
+    """A folder that was named for its runs holds none. Exit code 2."""
+
+    exit_code = 2
 
 
 class OwnershipError(PgstrataError):

@@ -116,9 +116,9 @@ def test_measurements_that_were_edited_are_found(bundle: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "cannot be read as a tar archive"),
+        (b"", "other is not a bundle"),
         (b"\xfd7zXZ\x00 not really", "cannot be read as a tar archive"),
-        (b"SELECT 1;\n" * 1000, "cannot be read as a tar archive"),
+        (b"SELECT 1;\n" * 1000, "other is not a bundle"),
     ],
 )
 def test_a_file_that_is_no_bundle_is_named(
@@ -150,4 +150,4 @@ def test_other_faults_are_one_sentence(bundle: Path, capsys: pytest.CaptureFixtu
         assert error.startswith("error: ") and words in error, error
     repacked(bundle, {"bundle.json": None})
     assert invoke(["verify", "result.pgstrata"]) == 2
-    assert "is no bundle" in capsys.readouterr().err
+    assert "is not a bundle" in capsys.readouterr().err

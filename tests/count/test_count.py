@@ -20,6 +20,7 @@ from pgstrata.server.find.model import Server
 from pgstrata.source.build import BuiltServer
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
 from support.built import QUICK
+from support.page import PageReader
 from support.program import Program, Running, living_in
 from support.sources import debian_archive
 
@@ -47,6 +48,9 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
     assert "more" in done.stdout
     assert "dopr" in done.stdout, done.stdout  # which puts the line together
     assert "callers of errstart" in done.stdout
+    written = PageReader(place / "results/mine.report/index.html")
+    assert f"report: {place / 'results/mine.report/index.html'}" in done.stdout
+    assert "talk: more instructions at 1 of 1 step against quiet." in " ".join(written.all_text.split())
 
     run = json.loads(next(place.glob("results/mine/*/pgbench.counted/1-*/run.json")).read_text())
     assert run["steps"] == []  # no rate
@@ -200,6 +204,8 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(pgstrata: Progr
     done = pgstrata("count", "--server", "pg:17", "--step", "no-such")
     assert done.returncode == 2
     assert "point-query" in done.stderr
+    done = pgstrata("count", "--server", "pg:17", "--step", "pont-query")
+    assert "no step pont-query" in done.stderr and "did you mean `point-query`?" in done.stderr
 
 
 def test_a_server_that_does_not_start_under_valgrind_is_unclear(pgstrata: Program, place: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.server.capabilities import catalog_of
 from pgstrata.server.cluster.extensions import lacking
-from pgstrata.server.cluster.replica import Replicas, check_replicas
+from pgstrata.server.cluster.wanted_replicas import Replicas, check_replicas
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.features import Feature, Features, ask_features

@@ -36,6 +36,8 @@ Json = dict[str, Any]
 
 VERSION = 1
 MANIFEST = "bundle.json"
+XZ = b"\xfd7zXZ\0"
+"""How a file of xz begins."""
 MOST_BYTES = 5_000_000
 """Of a bundle, unless more is asked for: what mail and issue trackers take."""
 LARGEST_BYTES = 1 << 30
@@ -102,7 +104,13 @@ def pack(results: RunSet, root: Path, file: Path, most_bytes: int = MOST_BYTES) 
     if len(data) > most_bytes:
         raise UsageError(
             f"the bundle is {size(len(data))}, more than {size(most_bytes)}",
-            f"--most {math.ceil(len(data) / 1e6)}MB makes it nevertheless, --campaign chooses one campaign",
+            f"--most {math.ceil(len(data) / 1e6)}MB makes it nevertheless",
+        )
+    if not file.parent.is_dir() or file.is_dir():
+        where = file if file.is_dir() else file.parent
+        wrong = "is a folder" if file.is_dir() else "is not there"
+        raise UsageError(
+            f"{shown(where)} {wrong}: the bundle cannot be written", "name a file: -o result.pgstrata"
         )
     with storing("write the bundle", file.parent):
         disk.replace(file, data, mode=0o600)
@@ -138,8 +146,15 @@ def unpacked(file: Path) -> Iterator[Bundle]:
 
     Raises UsageError where the file is no bundle, StoreError where its runs are damaged.
     """
+    if file.is_dir():
+        raise UsageError(
+            f"{shown(file)} is a folder, not a bundle",
+            f"pgstrata bundle --results {shown(file)} makes one of it",
+        )
     data = read_bytes(file, "bundle", most=LARGEST_BYTES, missing="pgstrata bundle makes one")
     name = shown(file)
+    if not data.startswith(XZ):
+        raise UsageError(f"{name} is not a bundle", "pgstrata bundle makes one of a results folder")
     with TemporaryDirectory(prefix="pgstrata-bundle-") as folder:
         root = Path(folder)
         with opened(name, io.BytesIO(data), "r:xz") as archive:
@@ -163,7 +178,7 @@ def _manifest(path: Path, name: str) -> Manifest:
         manifest = json_as(disk.read_regular(path, 64 << 20), Manifest)
     except (OSError, BoundError) as error:
         raise UsageError(
-            f"{name} is no bundle: {MANIFEST} cannot be read", "pgstrata bundle makes one"
+            f"{name} is not a bundle: {MANIFEST} cannot be read", "pgstrata bundle makes one"
         ) from error
     if manifest.version != VERSION:
         raise UsageError(

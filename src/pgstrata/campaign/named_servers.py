@@ -76,6 +76,12 @@ def divide_arguments(what: Sequence[str], servers: Sequence[str]) -> tuple[Path 
     """
     files = [text for text in what if _is_file(text, alone=len(what) == 1)]
     if files and len(what) > 1:
+        if not files[0].endswith(".toml"):
+            raise UsageError(
+                f"{shown(files[0])} is a file, not a server",
+                "write path:DIR for the folder with bin/postgres, tar:FILE for a source archive; settings go "
+                "into --config FILE.conf, a script into --script FILE.sql",
+            )
         raise UsageError(
             f"{shown(files[0])} is a campaign file, and stands beside other arguments",
             "name one campaign file alone (--server replaces its servers), or only servers",

@@ -44,12 +44,16 @@ def explain(error: ValidationError, model: type[BaseModel], source: str, prefix:
         known = _keys(model, first["loc"][:-1])
         message = f"{source}: unknown key `{key}`"
         hint = meant(str(first["loc"][-1]), known, "known here")
+        if "options" in known and not hint.startswith("did"):
+            hint += f"; options of a workload stand below [{first['loc'][0]}.options]"
     elif first["type"] == "missing":
         message = f"{source}: `{key}` is missing"
     else:
         reason, *advice = re.split(r"; (?=did you mean |pgstrata )", _reason(first), maxsplit=1)
         message = f"{source}: `{key}` {reason}"
         hint = "".join(advice) or _choice(first) or _meaning(model, first["loc"])
+        if first["type"] == "list_type" and isinstance(first["input"], dict):
+            hint = f"write [[{first['loc'][-1]}]], with two brackets, above each of them"
     if len(details) > 1:
         hint += f"{'; ' if hint else ''}{len(details) - 1} more after this one"
     return UsageError(message, hint)

@@ -108,6 +108,7 @@ def bench(
     """
     from pgstrata.cli.ending import Interruption
     from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import shown
     from pgstrata.measure.bench import BenchOptions, run
     from pgstrata.measure.bench.progress import BenchProgress
     from pgstrata.measure.bench.text import text
@@ -120,6 +121,10 @@ def bench(
         raise typer.Exit
     if dbname is not None and url:
         raise UsageError("the database is named twice", "leave -d or the argument out")
+    if url and url.endswith(".sql"):
+        raise UsageError(
+            f"{shown(url)} is a script, not a database", f"write pgstrata bench -f {shown(url)} DATABASE"
+        )
     if time is not None and transactions is not None:
         raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")
     most = {

@@ -7,6 +7,8 @@ import re
 import shlex
 import sys
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from pgstrata.errors import PgstrataError, harmless, server_said
 from pgstrata.suggest import nearest
@@ -42,7 +44,13 @@ def report_error(error: Exception) -> int:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "pgstrata"
-        _print(plain_words(error.format_message()), f"{path} --help shows what it understands")
+        if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+            return _without_arguments(context, path)
+        if wanted := _wanted_option(error, context):
+            _print(f"there is no command {wanted.lstrip('-')}", f"write {path} {wanted}")
+            return int(error.exit_code)
+        message = plain_words(error.format_message())
+        _print(message, _without_unit(message, error) or f"{path} --help shows what it understands")
         return int(error.exit_code)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
@@ -62,10 +70,43 @@ def report_error(error: Exception) -> int:
     return 1
 
 
-_PLAINER = (
+_UNITS = {"S": "seconds", "SECONDS": "seconds", "M": "minutes", "MS": "milliseconds"}
+"""What a number means, by the word that stands for it in `--help`."""
+
+
+def _without_unit(message: str, error: Any) -> str:
+    """Returns how a time is written where it had a unit, `--slice 20ms`; an empty text for other errors."""
+    parameter = getattr(error, "param", None)
+    unit = _UNITS.get(getattr(parameter, "metavar", None) or "")
+    if parameter is None or not unit or not message.endswith("not a number"):
+        return ""
+    return f"write {unit} without a unit, say {parameter.opts[0]} 2"
+
+
+def _without_arguments(context: Any, path: str) -> int:
+    """Says which commands there are where one is missing: the program itself shows all of its help."""
+    if context.parent is None:
+        print(context.get_help(), file=sys.stderr)
+    else:
+        names = ", ".join(context.command.list_commands(context))
+        _print(f"{path} needs a command: {names}", f"{path} --help shows what they do")
+    return 2
+
+
+def _wanted_option(error: Any, context: Any) -> str:
+    """Returns the option whose name was written like a command; an empty text for others."""
+    word = re.match(r"No such command '([\w-]+)'", error.format_message())
+    if word is None or context is None:
+        return ""
+    options = [name for parameter in context.command.get_params(context) for name in parameter.opts]
+    return f"--{word[1]}" if f"--{word[1]}" in options else ""
+
+
+_PLAINER: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"Value error, (.*?)\.?$"), r"\1"),
     (re.compile(r"Input should be a valid integer.*"), "not a whole number"),
     (re.compile(r"Input should be a valid (?:number|float).*"), "not a number"),
+    (re.compile(r"\. Choose from:\s+(.*)", re.DOTALL), lambda found: f": {' '.join(found[1].split())}"),
     (re.compile(r"Input should be (greater|less) than or equal to (.*)"), r"must be \1 than or equal to \2"),
 )
 """What the parser of the command line says of values, and how a person says it."""

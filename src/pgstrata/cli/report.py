@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.errors import UsageError
     from pgstrata.judge.published import Published
     from pgstrata.page.results import RunSet
     from pgstrata.store import Results
@@ -32,7 +33,11 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to (default: RESULTS/<campaign>.report)."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where to (default: RESULTS/<campaign>.report); NAME.html: one file alone.",
+        ),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -60,12 +65,13 @@ def report(
     from pgstrata.errors import UsageError
     from pgstrata.judge.published import read_published
     from pgstrata.page.results import campaigns
+    from pgstrata.report.index import answer_of, write_index
     from pgstrata.store import Results
     from pgstrata.store.choose import damaged_hint
 
     folder = results_option or results
     if not folder.is_dir():
-        raise UsageError(f"there is no results folder {folder}", "pgstrata run makes one")
+        raise no_results(folder)
     if threshold is not None and not 0 < threshold < 1:
         raise UsageError(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
@@ -87,15 +93,28 @@ def report(
             f"{published} has no study that is called as a campaign here: {', '.join(names)}",
             f"studies: {', '.join(sorted(studies))}; --name of pgstrata run names a campaign",
         )
+    pages, answers = {}, {}
     for name in names:
-        write_and_show(
-            store,
-            campaign=name,
-            base=base,
-            out=out or report_folder(folder, name),
-            threshold=threshold,
-            published=ratios,
+        place = out or report_folder(folder, name)
+        run_set = write_and_show(
+            store, campaign=name, base=base, out=place, threshold=threshold, published=ratios
         )
+        pages[name], answers[name] = place / "index.html", answer_of(run_set)
+    if len(names) > 1:
+        print(f"\nindex: {write_index(store, pages, answers).resolve()}")
+
+
+def no_results(folder: Path) -> UsageError:
+    """Returns the error of a folder with results that is not there, or a file."""
+    from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import shown
+
+    if not folder.is_file():
+        return UsageError(f"there is no results folder {shown(folder)}", "pgstrata run makes one")
+    hint = "name the folder that pgstrata run has written"
+    if folder.suffix == ".pgstrata":
+        hint = f"of a bundle pgstrata verify {shown(folder)} --report DIR writes the page"
+    return UsageError(f"{shown(folder)} is a file, not a results folder", hint)
 
 
 def report_folder(results: Path, campaign: str) -> Path:
@@ -113,8 +132,8 @@ def write_and_show(
     out: Path,
     threshold: float | None = None,
     published: Sequence[Published] = (),
-) -> None:
-    """Writes the report, prints the three summary tables and where the page is."""
+) -> RunSet:
+    """Writes the report, prints the three summary tables and where the page is. Returns what was read."""
     from pgstrata.page.results import read_results
     from pgstrata.report.terminal import print_summary
     from pgstrata.report.write import write_report_of
@@ -129,6 +148,7 @@ def write_and_show(
     finally:
         gc.enable()
     print(f"\nreport: {written.html.resolve()}")
+    return run_set
 
 
 def write_quietly(plan: Plan, results: Path) -> Path:

@@ -34,7 +34,11 @@ def runs(
             f"there is no results folder {shown(results)}", "pgstrata run --results DIR makes one"
         )
     store = Results(results)
-    found = [run for run in store.entries() if campaign in (None, run.campaign)]
+    there = store.entries()
+    found = [run for run in there if campaign in (None, run.campaign)]
+    if there and not found and format is Format.table:
+        names = ", ".join(sorted({run.campaign for run in there}))
+        raise UsageError(f"no campaign {shown(campaign)!r} in {shown(results)}", f"there is: {names}")
     columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
     rows = [
         [

@@ -66,7 +66,10 @@ def find_run(text: str, results: Path) -> Run:
             return found_run[0]
         raise UsageError(f"{store.broken[-1]}", "a run that is damaged cannot be shown")
     if matches:
-        raise UsageError(f"{text} fits {len(matches)} runs: {', '.join(r.run_id for r in matches[:4])}")
+        raise UsageError(
+            f"{text} fits {len(matches)} runs: {', '.join(r.run_id for r in matches[:4])}",
+            "write more of its id",
+        )
     if damaged := next((b for b in store.broken if text and b.folder.name.endswith(text)), None):
         raise UsageError(f"{damaged}", "a run that is damaged cannot be shown")
     raise UsageError(f"there is no run {text} in {results}", f"pgstrata runs --results {results} lists them")

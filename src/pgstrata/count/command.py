@@ -17,6 +17,7 @@ from pgstrata.cli.arguments import (
     DataDirOption,
     KeepSettingsOption,
     NameOption,
+    NoReportOption,
     RunsOption,
     ScaleOption,
     ScriptsOption,
@@ -75,6 +76,7 @@ def count(
     base: BaseOption = None,
     data_dir: DataDirOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Count anew what is there already.")] = False,
+    no_report: NoReportOption = False,
     form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Instructions per operation instead of time: exact on any machine.
@@ -119,7 +121,7 @@ def count(
         "steps": step or None,
         "simulate": simulate or None,
     }
-    raise typer.Exit(_execute(with_count(chosen, given), fresh, callers, form))
+    raise typer.Exit(_execute(with_count(chosen, given), fresh, callers, form, report=not no_report))
 
 
 def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
@@ -137,9 +139,10 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
     return campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
 
 
-def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson) -> int:
+def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson, *, report: bool) -> int:
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import aligned, print_json
+    from pgstrata.cli.report import write_quietly
     from pgstrata.count.measure.count import count_campaign
     from pgstrata.count.text import sides_of, text
     from pgstrata.count.verdicts import compare_counts
@@ -168,6 +171,9 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     else:
         for line in text(base, others, found, aligned, callers=callers):
             print(line)
+    if report:
+        page = write_quietly(outcome.plan, results.root)
+        print(f"report: {page.resolve()}", file=sys.stderr if form is TextOrJson.json else sys.stdout)
     return 1 if outcome.failed else 0
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pgstrata.count.flames import counted_flames
 from pgstrata.count.results import counts_of
 from pgstrata.count.section import count_table, counted_section
 from pgstrata.count.verdicts import changes_of, sentence
+from pgstrata.numbers import counted
 from pgstrata.page.blocks import Section, Table
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.report.flames import Flame, Flames, Key
@@ -24,6 +27,20 @@ def section(results: RunSet, flames: Flames) -> Section | None:
 def terminal_tables(results: RunSet) -> list[Table]:
     """Returns the table of counts of each workload."""
     return [count_table(results, workload) for workload in results.counted_workloads]
+
+
+def answers(results: RunSet) -> list[str]:
+    """Returns how many steps of each variant need more instructions, and how many fewer."""
+    sentences = []
+    for comparison in counts_of(results).comparisons:
+        steps = [step for step in comparison.steps if step.headline]
+        words = Counter(step.word for step in steps)
+        said = [f"{word} instructions at {words[word]}" for word in ("more", "fewer") if words[word]]
+        said += ["the same at " + str(words["same"])] if words["same"] else []
+        said += [f"unclear at {words['unclear']}"] if words["unclear"] else []
+        of = counted(len(steps), "step")
+        sentences.append(f"{comparison.other}: {', '.join(said)} of {of} against {comparison.base}.")
+    return sentences
 
 
 def explanation(results: RunSet, workload: str, step: StepResults, variant: str) -> str:

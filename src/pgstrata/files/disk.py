@@ -42,7 +42,9 @@ def storing(deed: str, path: Path) -> Iterator[None]:
                 f"cannot {deed} in {path}: {cause.strerror}",
                 "choose a folder you may write to with --results",
             ) from cause
-        raise StoreError(f"cannot {deed} in {path}: {cause.strerror or cause}") from cause
+        raise StoreError(
+            f"cannot {deed} in {path}: {cause.strerror or cause}", "choose another folder with --results"
+        ) from cause
 
 
 def write(path: Path, data: bytes) -> None:

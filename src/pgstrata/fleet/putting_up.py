@@ -230,7 +230,7 @@ def put_down(name: str) -> None:
     fleet = read(name)
     if fleet is None or not is_kept(name):
         there = ", ".join(names()) or "none"
-        raise UsageError(f"no fleet called {name} is up", f"there is: {there}")
+        raise UsageError(f"no fleet called {name} is up", f"there is: {there}; pgstrata fleet up makes one")
     os.kill(fleet.pid, signal.SIGTERM)
     until = time.monotonic() + DOWN_SECONDS
     while is_kept(name):

@@ -24,6 +24,11 @@ def terminal_tables(results: RunSet) -> list[Table]:
     return [rate_table(one) for one in imported_results(results)]
 
 
+def answers(results: RunSet) -> list[str]:
+    """Returns none: imported figures are shown, never judged."""
+    return []
+
+
 def explanation(results: RunSet, workload: str, step: StepResults, variant: str) -> str:
     """Returns nothing: what another program measured explains no verdict."""
     return ""

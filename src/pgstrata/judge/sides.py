@@ -38,6 +38,12 @@ def compare_sides(
     results: whose other runs may say how much runs differ. Raises UsageError where a step is not there, or
     sides differ in what makes their rates hard to compare; StoreError where a run is damaged.
     """
+    for other in others:
+        if {run.run_id for run in other.runs} == {run.run_id for run in base.runs}:
+            raise UsageError(
+                f"{base.name} and {other.name} are the same runs",
+                "name two variants; pgstrata noise compares a server with itself",
+            )
     comparisons = compare_all(
         base,
         others,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from pgstrata.errors import StoreError, UsageError
+from pgstrata.errors import NoRunsError, UsageError
 from pgstrata.judge.common_queries import over_common
 from pgstrata.judge.compare import Comparison, StepVerdict, compare_all, margin_of
 from pgstrata.judge.latency import over_repeats
@@ -288,7 +288,7 @@ def read_results(
 
     thresholds: relative rates that are coloured whatever is proven; None: verdicts are coloured.
     base: label of the variant the others are compared with; the campaign's if None, else its first.
-    Raises StoreError when there are no runs, UsageError for a campaign or base that is not there and
+    Raises NoRunsError when there are no runs, UsageError for a campaign or base that is not there and
     for thresholds that make no sense.
     """
     by_thresholds = thresholds is not None
@@ -298,15 +298,13 @@ def read_results(
     runs = store.entries()
     names = sorted({run.campaign for run in runs}, key=natural)
     if not names:
-        raise StoreError(
-            f"no runs in {store.root}", "Run a campaign first, or name another folder with --results."
+        raise NoRunsError(
+            f"no runs in {store.root}", "run a campaign first, or name another folder with --results"
         )
     if campaign is None and len(names) > 1:
-        raise UsageError(
-            f"{store.root} holds several campaigns: {', '.join(names)}", "Choose one with --campaign."
-        )
+        raise UsageError(f"{store.root} holds several campaigns: {', '.join(names)}", "choose one of them")
     if campaign is not None and campaign not in names:
-        raise UsageError(f"no campaign {campaign!r} in {store.root}", f"There is: {', '.join(names)}.")
+        raise UsageError(f"no campaign {campaign!r} in {store.root}", f"there is: {', '.join(names)}")
     chosen = campaign or names[0]
     there = store.read(counted([run for run in runs if run.campaign == chosen]))
     imported = [run for run in there if run.imported]
@@ -314,7 +312,7 @@ def read_results(
     variants = _ordered_variants(there or imported)
     own = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
-        raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
+        raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"there is: {', '.join(variants)}")
     finished = _newest(run for run in own if run.done)
     done = [*finished, *_whole_parts(own, finished)]
     by_variant = [[run for run in done if run.variant == variant] for variant in variants]

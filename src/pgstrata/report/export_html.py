@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pgstrata.files.shipped import chart_script
 from pgstrata.page.blocks import SIGNS, Block, Chart, Section, Table
 from pgstrata.page.charts import color
 
@@ -36,7 +37,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything the template needs."""
+    """Everything the template needs. alone: nothing lies beside the page, not even the script of charts."""
 
     title: str
     lede: str
@@ -46,6 +47,7 @@ class Page:
     run_count: int
     version: str
     made: str
+    alone: bool = False
 
 
 def embedded(value: Any) -> str:
@@ -131,7 +133,26 @@ def environment(package: str = "", *, colors: Mapping[str, str] | None = None) -
 def write_html(page: Page) -> str:
     """The page. All text in it is escaped by the template engine, JSON by `embedded`."""
     script = asset("page.js")
+    plotly = _chart_script() if page.alone and _has_chart(page.sections) else Markup("")
     made = environment(colors={variant.label: variant.color for variant in page.variants})
+    made.globals["has_csv"] = not page.alone
     return made.get_template("page.html.j2").render(
-        **vars(page), style=asset("style.css"), script=script, policy=policy(str(script))
+        **vars(page),
+        style=asset("style.css"),
+        script=script,
+        plotly=plotly,
+        policy=policy(str(script), *([str(plotly)] if plotly else [])),
+    )
+
+
+def _chart_script() -> Markup:
+    """Returns the script of the charts as it may stand in a page: nothing in it ends the element."""
+    text = chart_script().read_text(encoding="utf-8")
+    return Markup(text.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def _has_chart(sections: Sequence[Section]) -> bool:
+    return any(
+        any(isinstance(block, Chart) for block in section.blocks) or _has_chart(section.parts)
+        for section in sections
     )

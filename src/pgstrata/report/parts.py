@@ -26,6 +26,10 @@ class ReportPart(Protocol):
         """Returns its tables of the summary in the terminal."""
         ...
 
+    def answers(self, results: RunSet) -> list[str]:
+        """Returns what it has proven, a sentence for each variant; nothing where it has no data."""
+        ...
+
     def explanation(self, results: RunSet, workload: str, step: StepResults, variant: str) -> str:
         """Returns what it knows of why a step's rate changed; empty where that is nothing."""
         ...

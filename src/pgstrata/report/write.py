@@ -25,15 +25,18 @@ from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.page import lede, sections, tables
 from pgstrata.report.parts import report_parts
 
+ALONE = ".html"
+"""How the name of a page ends that is written alone."""
+
 
 @dataclass(frozen=True)
 class Report:
-    """What was written. `tables` are the CSV files, by name."""
+    """What was written. `tables` are the CSV files, by name; a page alone has neither these nor Markdown."""
 
     campaign: str
     html: Path
     markdown: Path
-    tables: tuple[Path, ...]
+    tables: tuple[Path, ...] = ()
 
 
 def write_report(
@@ -56,11 +59,14 @@ def write_report(
 
 
 def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> Report:
-    """Writes the report of runs that have been read already; title: as in `write_report`.
+    """Writes the report of runs that have been read already; title: as in `write_report`. A name that ends
+    with .html is that of one page with everything in it, which nothing lies beside.
 
     Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
     have files of these names lead elsewhere.
     """
+    if out.suffix == ALONE:
+        return _write_alone(run_set, out, title)
     try:
         for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
             own_folder(
@@ -82,8 +88,8 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
         lede(run_set),
         made,
         out,
-        run_count=sum(map(len, (run_set.runs, run_set.failed, run_set.counted, run_set.imported))),
-        variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
+        run_count=_run_count(run_set),
+        variants=_switches(run_set),
     )
     return Report(
         run_set.campaign,
@@ -91,6 +97,40 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
         out / "report.md",
         tuple(out / "tables" / name for name in names),
     )
+
+
+def _write_alone(run_set: RunSet, file: Path, title: str | None) -> Report:
+    """Writes the report into one file: without flame graphs, which are images beside other reports."""
+    page = Page(
+        title=title or run_set.campaign,
+        lede=lede(run_set),
+        sections=sections(run_set, Frames(run_set)),
+        variants=_switches(run_set),
+        csv_names=(),
+        run_count=_run_count(run_set),
+        version=release(),
+        made=made_now(),
+        alone=True,
+    )
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(file, write_html(page))
+    except OSError as cause:
+        raise _unwritable(file, cause) from cause
+    return Report(run_set.campaign, file, file)
+
+
+def _switches(run_set: RunSet) -> list[Switch]:
+    return [Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants]
+
+
+def _run_count(run_set: RunSet) -> int:
+    return sum(map(len, (run_set.runs, run_set.failed, run_set.counted, run_set.imported)))
+
+
+def made_now() -> str:
+    """Returns when a page is made, as it says at its end."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def write_page(
@@ -114,17 +154,17 @@ def write_page(
         csv_names=sorted(sheets),
         run_count=run_count,
         version=release(),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        made=made_now(),
     )
     try:
         own_folder(
             out / "tables", "the folder of the report", advice="name another one", mode=0o700, way=False
         )
         for name, text in sheets.items():
-            _write(out / "tables" / name, text)
-        _write(out / "report.md", write_markdown(title, lede, list(made)))
+            write_file(out / "tables" / name, text)
+        write_file(out / "report.md", write_markdown(title, lede, list(made)))
         copy_plotly(out / "plotly.min.js")
-        _write(out / "index.html", write_html(page))
+        write_file(out / "index.html", write_html(page))
     except OSError as cause:
         raise _unwritable(out, cause) from cause
     return tuple(sorted(sheets))
@@ -137,7 +177,7 @@ def _unwritable(out: Path, cause: OSError) -> StoreError:
     )
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Whole or not at all. What is not valid Unicode (names taken from a server's bytes) is replaced."""
     disk.replace(path, text.encode("utf-8", "replace"), durable=False)
 

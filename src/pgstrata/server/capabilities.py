@@ -20,13 +20,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Literal
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.isolation import probe
+
+if TYPE_CHECKING:
+    import psycopg
 
 _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 # postgres.bki: `create pg_class 1259 bootstrap … ( oid = oid , relname = name , … )`, and the rows of a table
@@ -359,6 +360,8 @@ class Catalog:
         It is sent within a transaction that is rolled back. A server that understands VACUUM refuses it
         because of the transaction (SQLSTATE 25001), one that does not refuses it because of the syntax.
         """
+        import psycopg
+
         if statement not in self._accepted:
             session = self._open()
             try:

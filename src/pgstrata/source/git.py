@@ -41,6 +41,8 @@ def check_ref(ref: str) -> None:
 
 def repository(folder: Path) -> Path:
     """The folder of a repository, bare or not. Raises UsageError where it is none."""
+    if re.match(r"(?:https?|git|ssh|file):/", str(folder)):
+        raise UsageError(f"{shown(folder)} is an address, not a folder", "git clone it, and name the clone")
     folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", "git: names a repository: git:DIR-or-URL#REF")

@@ -180,9 +180,16 @@ def _explained(cause: duckdb.Error, root: Path) -> UsageError | StoreError:
     # DuckDB does not say which file its decoder stumbled over, so look
     if not isinstance(cause, mistaken) and (damaged := _damaged(root)):
         return damaged
+    # What is wrong, then perhaps what is near, then the line with a caret below it.
+    problem, _, near = text.partition("\n\n")[0].partition("\n")
+    advice, line = " ".join(near.split()), re.search(r"\nLINE (\d+):", text)
     return UsageError(
-        f"the query failed: {text}", "docs/reference/results.md lists the views and their columns"
+        f"the query failed: {problem}" + (f" (line {line[1]})" if line and line[1] != "1" else ""),
+        f"{advice}; {_VIEWS}" if advice else _VIEWS,
     )
+
+
+_VIEWS = "docs/reference/results.md lists the views and their columns"
 
 
 def _too_much() -> UsageError:

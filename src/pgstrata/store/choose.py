@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.errors import StoreError, UsageError
+from pgstrata.errors import NoRunsError, StoreError, UsageError
 from pgstrata.store.catalogue import Entry
 from pgstrata.store.comparisons import counted
 from pgstrata.store.imported import IMPORTED
@@ -47,13 +47,13 @@ def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
     """What is known of the runs of one campaign; without a name, of the one that was started last. What is
     damaged is in `results.broken` afterwards.
 
-    Raises StoreError without runs, UsageError for a campaign that is not there.
+    Raises NoRunsError without runs, UsageError for a campaign that is not there.
     """
     if not results.root.is_dir():
         raise UsageError(f"there is no results folder {results.root}", "pgstrata run makes one")
     runs = results.entries()
     if not runs:
-        raise StoreError(f"no runs in {results.root}", damaged_hint(results) or "pgstrata run makes some")
+        raise NoRunsError(f"no runs in {results.root}", damaged_hint(results) or "pgstrata run makes some")
     if campaign is None:
         campaign = max(runs, key=lambda run: run.started).campaign
     own = counted([run for run in runs if run.campaign == campaign])

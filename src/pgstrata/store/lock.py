@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from pgstrata.errors import StoreError
+from pgstrata.errors import StoreError, UsageError
 from pgstrata.files import locks
 from pgstrata.files.bounded import json_any
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import own_folder, read_small
+from pgstrata.files.user_files import shown
 
 _NAME_WAIT_SECONDS = 0.5
 
@@ -110,6 +111,10 @@ class ResultsLock:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> ResultsLock:
+        if self.root.exists() and not self.root.is_dir():
+            raise UsageError(
+                f"{shown(self.root)} is a file, not a results folder", "name a folder with --results"
+            )
         with storing("lock the results", self.root):
             own_results(self.root)
             other: Holder | None = None

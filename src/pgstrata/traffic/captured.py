@@ -215,6 +215,12 @@ class CapturedError(PgstrataError):
     """A file is no captured one, is damaged, or of another release."""
 
 
+class NoCapturedError(CapturedError):
+    """Something else was named as a captured file. Exit code 2."""
+
+    exit_code = 2
+
+
 def is_captured(path: Path) -> bool:
     """Returns whether a file begins as a captured one."""
     if not path.is_file():
@@ -623,8 +629,9 @@ class Captured:
         size = self._file.seek(0, os.SEEK_END)
         head = os.pread(self._file.fileno(), _HEAD.size, 0)
         if len(head) < _HEAD.size or head[:16] != MAGIC:
-            raise CapturedError(
-                f"{shown(self.path)} is no captured file", "pgstrata capture makes one of logs"
+            raise NoCapturedError(
+                f"{shown(self.path)} is no captured file",
+                "pgstrata capture makes one of logs: pgstrata capture LOG… -o FILE",
             )
         version = _HEAD.unpack(head)[1]
         if version != VERSION:

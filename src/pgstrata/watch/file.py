@@ -12,7 +12,7 @@ from pgstrata.campaign.file.toml import parse
 from pgstrata.campaign.problems import explain
 from pgstrata.campaign.study import LONGEST_NAME, LONGEST_TEXT, OF_FILE, Names, Share, Stack, Strict
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import read_text, user_path
+from pgstrata.files.user_files import read_text, shown, user_path
 from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.store import slug
 from pgstrata.suggest import meant
@@ -156,8 +156,13 @@ def read_watch(path: Path, folder: Path | None = None) -> Watch:
     """Reads and checks the file of a watch. folder: of its history, where it is not the usual one. Raises
     UsageError."""
     text = read_text(path, "watch file", missing="docs/guides/watch.md shows one to start from")
+    document = parse(text, str(path))
+    if "series" not in document and ("servers" in document or "workloads" in document):
+        raise UsageError(
+            f"{shown(path)} is a campaign file, not one of a watch", f"pgstrata run {shown(path)}"
+        )
     try:
-        file = WatchFile.model_validate(parse(text, str(path)), context=OF_FILE)
+        file = WatchFile.model_validate(document, context=OF_FILE)
     except ValidationError as error:
         raise explain(error, WatchFile, str(path)) from error
     names = [(s.workload, step, s.by) for s in file.series for step in s.steps]

@@ -50,6 +50,7 @@ def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_
     assert "other programs used 71% of the CPUs. Stop other programs" in first
     page = PageReader(write_report(results, out=tmp_path / "report").html)
     assert first in " ".join(page.all_text.split())
+    assert "would settle it" not in page.all_text and "would settle it" not in text, "advice is given once"
     found = read_results(results).comparisons
     assert [s.disturbance for c in found for s in c.steps if s.disturbance] == [
         "other programs used 71% of the CPUs"
@@ -57,6 +58,15 @@ def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_
     recorded = found[0].record()["steps"][-1]
     assert (recorded["word"], recorded["disturbance"]) == ("unclear", "other programs used 71% of the CPUs")
     assert disturbed_steps(found) == first
+
+
+@pytest.mark.long
+def test_what_would_settle_it_is_not_said_beside_other_load(tmp_path: Path) -> None:
+    make_campaign(tmp_path, variants=("a", "b"), speeds={"b": 1.0}, repeats=1, seconds=4)
+    assert "This would settle it" in terminal(tmp_path)
+    beside(tmp_path, load=0.71, steps=2)
+    text = terminal(tmp_path)
+    assert "Stop other programs" in text and "would settle it" not in text
 
 
 @pytest.mark.long

@@ -77,6 +77,17 @@ def test_the_page_names_the_commit_with_its_message_and_diffstat(found: SearchRe
     assert table.count("\n") == len(found.state.measured) + 1
 
 
+def test_a_search_that_goes_on_has_a_page_of_what_is_known(found: SearchResult) -> None:
+    for number in range(len(found.state.measured)):
+        state = structs.replace(found.state, measured=found.state.measured[:number])
+        known = state.procedure(0.01, "rate").conclusion()
+        page = write_search(SearchResult(found.search, state, known, goes_on=True))
+        text = page.read_text()
+        assert "The search is not at its end: this page is written again" in text
+        assert f"{number} measurements" in text
+    assert "not at its end" not in write_search(found).read_text()
+
+
 def test_the_answer_is_one_sentence_with_its_interval(found: SearchResult) -> None:
     stop = found.search.line.stops[CULPRIT]
     assert headline(found).endswith(f"since {stop.name} (change 12 {EVIL}).")

@@ -17,7 +17,8 @@ import pytest
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.cluster import replica
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.cluster.replica import Replicas, Standby, check_replicas, settings_for
+from pgstrata.server.cluster.replica import Standby
+from pgstrata.server.cluster.wanted_replicas import Replicas, Replication, check_replicas, settings_for
 from pgstrata.server.config.conf_file import ConfigFile
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, resolve
@@ -54,7 +55,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize(("version", "replication"), [("17", "sync"), ("9.6", "async")])
 def test_what_is_written_on_the_primary_is_read_on_its_replica(
-    place: Path, version: str, replication: replica.Replication
+    place: Path, version: str, replication: Replication
 ) -> None:
     server = acquire(f"pg:{version}")
     with replicated(

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.cluster.replica import Replicas, replicated
+from pgstrata.server.cluster.replica import replicated
+from pgstrata.server.cluster.wanted_replicas import Replicas
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.account import run_as, server_account

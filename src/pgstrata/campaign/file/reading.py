@@ -81,12 +81,38 @@ def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
             f"{shown(file)} is a folder, neither a campaign file nor an installation of PostgreSQL",
             "name a .toml file, the folder that contains bin/postgres, or src:DIR for a source tree",
         )
+    if hint := _of_another_kind(file):
+        raise UsageError(f"{shown(file)} is not a campaign file", hint)
     text = read_text(
         file,
         "campaign file",
         missing="pgstrata init writes one to start from; a server is written pg:17 or path:DIR",
     )
-    return _read(parse(text, str(file)), str(file), file, overrides or Overrides())
+    document = parse(text, str(file))
+    if "series" in document and "repository" in document:
+        raise UsageError(
+            f"{shown(file)} is the file of a watch, not a campaign", f"pgstrata watch {shown(file)}"
+        )
+    return _read(document, str(file), file, overrides or Overrides())
+
+
+_OTHER_KINDS = {
+    ".conf": "a config file stands behind --config: pgstrata run pg:17 --config {}",
+    ".sql": "a query: pgstrata compare-queries --server pg:16,pg:17 {0}; a script of pgbench: pgstrata run "
+    "pg:16 pg:17 --script {0}",
+    ".pgstrata": "a bundle is judged anew by pgstrata verify {}",
+    ".patch": "a patch: pgstrata patch --repo DIR --base REF {}",
+    ".dump": "a dump: pgstrata compare-queries --server pg:16,pg:17 --setup {} QUERY.sql",
+    ".csv": "a log: pgstrata capture {} -o FILE",
+    ".log": "a log: pgstrata capture {} -o FILE",
+}
+"""What is done with files that end so, and are no campaigns."""
+
+
+def _of_another_kind(file: Path) -> str:
+    """Returns what is done with a file that is there and is no campaign by its ending; else an empty text."""
+    hint = _OTHER_KINDS.get(file.suffix)
+    return hint.format(shown(file)) if hint and os.path.isfile(file) else ""  # noqa: PTH113 - as above
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:

@@ -14,6 +14,16 @@ from pgstrata.files.user_files import shown
 DEEPEST = 32
 """Levels of tables and lists; a campaign needs five."""
 
+_ADVICE = {
+    "Cannot overwrite a value": "a key stands once: leave one of the two out",
+    "Cannot declare": "a table stands once; several of a kind are written [[workloads]], [[variants]]",
+    "Unclosed array": "a list ends with ]",
+    "Illegal character": "text ends with the quote it begins with, on the same line",
+    "Expected newline": "write each key = value on a line of its own",
+    "": "text needs quotes, lists need [brackets]",
+}
+"""What to do, by how the parser's complaint begins; the last is for any other."""
+
 Keys = tuple[str | int, ...]
 
 
@@ -39,17 +49,19 @@ def parse_value(text: str, source: str) -> Any:
 
 def _loads(text: str, source: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))  # as editors of Windows begin files
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(
-            f"{source} is not valid TOML: {error}", "text needs quotes, lists need [brackets]"
-        ) from error
+        raise UsageError(f"{source} is not valid TOML: {error}", _advice(str(error))) from error
     except RecursionError:
         raise _too_deep(source) from None
     except ValueError:  # Python refuses to read integers of more than 4300 digits
         raise UsageError(
             f"{source} holds a number that is too long", "numbers have at most 64 bits"
         ) from None
+
+
+def _advice(complaint: str) -> str:
+    return next(advice for begin, advice in _ADVICE.items() if complaint.startswith(begin))
 
 
 def _too_deep(source: str) -> UsageError:

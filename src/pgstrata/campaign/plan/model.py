@@ -11,8 +11,8 @@ from msgspec import structs, to_builtins
 from pgstrata.campaign.checked import ChosenWorkload
 from pgstrata.campaign.study import Variant
 from pgstrata.server.cluster.delay import DELAYED_BY
-from pgstrata.server.cluster.replica import Replicas, settings_for
 from pgstrata.server.cluster.storage import Storage
+from pgstrata.server.cluster.wanted_replicas import Replicas, settings_for
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.connect.pooler import Through

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import psutil
 
 from pgstrata import numbers
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
@@ -29,8 +28,8 @@ from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.campaign.study import Variant, config_suffix
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.extensions import lacking
-from pgstrata.server.cluster.replica import Replicas, check_replicas
 from pgstrata.server.cluster.storage import find_storage
+from pgstrata.server.cluster.wanted_replicas import Replicas, check_replicas
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import find_config_file, resolve
 from pgstrata.server.connect.pooler import find_through
@@ -172,7 +171,7 @@ def _check_extensions(chosen: ChosenWorkload, variant: PlannedVariant) -> None:
 
 
 def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Server]) -> list[PlannedVariant]:
-    ram = psutil.virtual_memory().total
+    ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     servers: dict[tuple[str, Build | None], Server] = {}
     variants: list[PlannedVariant] = []
     for spec in campaign.variants:

@@ -42,6 +42,7 @@ from pgstrata.count.measure.start import (
 from pgstrata.count.verdicts import estimate_counts, precise
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
@@ -63,6 +64,7 @@ from pgstrata.store.record import (
     RunFailure,
 )
 from pgstrata.store.write import RunBuilder
+from pgstrata.suggest import meant
 from pgstrata.workload.core.options import NotInVersionError
 from pgstrata.workload.plugin import FACT, source_of
 
@@ -233,7 +235,14 @@ class _Count:
             lambda name: PILOT,
             marks=True,
         )
-        names = ", ".join(phase.step.name for phase in everything.steps)
+        known = [phase.step.name for phase in everything.steps]
+        for wanted in self._wanted.steps:
+            if not reasons and known and not any(fnmatch.fnmatchcase(name, wanted) for name in known):
+                raise UsageError(
+                    f"{self._chosen.label} has no step {shown(wanted)} that can be counted",
+                    meant(wanted, known, "steps"),
+                )
+        names = ", ".join(known)
         raise UsageError(
             f"{self._chosen.label}: no step to count" + (f" ({reasons})" if reasons else ""),
             f"steps that can be counted: {names}" if names else "choose another workload",

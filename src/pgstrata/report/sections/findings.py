@@ -17,6 +17,7 @@ from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.queries import read
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.disturbance import disturbed_steps, load_beside
+from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.query_verdicts import verdict_cell
 from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.step_verdicts import change, is_pair
@@ -43,7 +44,8 @@ def findings(results: RunSet) -> list[Block]:
     ]
     if not results.workloads and results.counted:
         text = "Nothing was timed: instructions per operation were counted, and there is no rate."
-        return [*blocks, Prose(text, "even", "instructions")]
+        answers = [Prose(text) for part in report_parts() for text in part.answers(results)]
+        return [*blocks, *answers, Prose(text, "even", "instructions")]
     if not results.workloads and results.imported:
         text = "Nothing was measured here: other programs' results were imported, and nothing is judged."
         return [*blocks, Prose(text, "even", "imported")]

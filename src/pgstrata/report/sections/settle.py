@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pgstrata import numbers
 from pgstrata.campaign.study import Study
 from pgstrata.errors import UsageError
+from pgstrata.judge.disturbance import LONGER_SLICES
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.store import Run
@@ -36,6 +37,8 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     if any(not run.record.server.managed for run in runs):
         seconds = 5 * sum(_seconds(run) for run in runs)
         return [_sentence(_command(results, runs, ["--repeats", "5"]), "about", seconds)]
+    if _disturbed(results, workload):
+        return []  # the advice beside it, to stop other programs, settles it
     together = next((run.record.comparison for run in runs if run.record.comparison), None)
     if together is None:
         most = Study.model_fields["max_seconds"].default * len(workload.compared)
@@ -51,6 +54,13 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     if alone and together.turns != Study.model_fields["turns"].default:
         more += ["--turns", together.turns]
     return [_sentence(_command(results, runs, more), "at most", most * len(workload.compared) * AROUND)]
+
+
+def _disturbed(results: RunSet, workload: WorkloadResults) -> bool:
+    """Whether other programs disturbed a step, so that measuring longer is not what it needs."""
+    verdicts = [results.verdict(step, variant) for step in workload.compared for variant in results.others]
+    said = [verdict.disturbance for verdict in verdicts if verdict is not None and verdict.disturbance]
+    return any(LONGER_SLICES not in words for words in said)
 
 
 def _sentence(command: str, about: str, seconds: float) -> str:

@@ -112,8 +112,8 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search says at its end. stopped: why it ended before, or empty; by: what the search goes by;
-    against: what the other measure says of the ends, where its sign is another one."""
+    """What a search says at its end, or so far. stopped: why it ended before, or empty; by: what the search
+    goes by; against: what the other measure says of the ends, where its sign is another one."""
 
     search: SearchSettings
     state: State
@@ -121,6 +121,7 @@ class SearchResult:
     stopped: str = ""
     by: By = "rate"
     against: Outcome | None = None
+    goes_on: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -135,8 +136,12 @@ def result_of(search: SearchSettings, state: State, stopped: str = "") -> Search
     return SearchResult(search, state, conclusion, stopped, ways.leading, ways.disagreement())
 
 
-def hunt(search: SearchSettings, console: Console) -> SearchResult:
+def hunt(
+    search: SearchSettings, console: Console, show: Callable[[SearchResult], object] | None = None
+) -> SearchResult:
     """Goes on with a search, or begins it; what is finished is on disk whenever this ends.
+
+    show: takes what is known after each measurement.
 
     Raises UsageError where the folder holds another search or the step is not there, ServerError where an end
     cannot be measured, StoreError where nothing can be stored or another pgstrata is at it, Interrupted.
@@ -164,6 +169,8 @@ def hunt(search: SearchSettings, console: Console) -> SearchResult:
                 return result_of(search, state, f"after {search.most_seconds:.0f} s (--max-seconds)")
             hunting.do(*next_)
             states.save(search.folder, state)
+            if show is not None:
+                show(replace(result_of(search, state), goes_on=True))
 
 
 def check(search: SearchSettings) -> Campaign:

@@ -133,7 +133,9 @@ def sentences(found: SearchResult) -> list[str]:
         many = f"{same} commits execute" if same > 1 else "1 commit executes"
         lines.append(f"{many} the same code as a server that was built before: not measured.")
     lines += _beside(found.state)
-    if found.stopped:
+    if found.goes_on:
+        lines.append("The search is not at its end: this page is written again after each measurement.")
+    elif found.stopped:
         lines.append(f"Stopped {found.stopped}; the same command goes on.")
     elif known.state == "open":
         lines.append("More measurements would not tell them apart; longer ones (--seconds) may.")

@@ -275,19 +275,21 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from pgstrata.cli.output import print_json
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.search.bisect.hunt import hunt
-    from pgstrata.search.bisect.page import write_search
+    from pgstrata.search.bisect.page import PAGE, write_search
     from pgstrata.search.bisect.text import record, sentences
     from pgstrata.server.connect.secrets import words_without_secrets
 
     console = progress_console()
     try:
-        found = hunt(search, console)
+        found = hunt(search, console, write_search)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(
             f"stopped; what is measured is kept, the same command goes on: {again}",
             file=sys.stderr,
         )
+        if (search.folder / PAGE).exists():
+            print(f"page: {(search.folder / PAGE).resolve()}", file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     page = write_search(found)
     if form is TextOrJson.json:

@@ -9,9 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Self
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
@@ -44,6 +42,9 @@ from pgstrata.server.system.memory import MemoryGroup, forget_cached
 from pgstrata.server.system.network import Way, way_to_close
 from pgstrata.server.system.process import children
 from pgstrata.server.system.running import started_at
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 

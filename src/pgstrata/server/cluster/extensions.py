@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import psycopg
-
 from pgstrata.errors import ServerError, server_said
-from pgstrata.server.cluster.foreign import ForeignCluster
 from pgstrata.server.connect.session import answering
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
@@ -34,6 +31,10 @@ def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
 
 
 def _of_running(server: Server) -> frozenset[str]:
+    import psycopg
+
+    from pgstrata.server.cluster.foreign import ForeignCluster
+
     try:
         with ForeignCluster(server).connect() as connection, answering(connection, SECONDS):
             rows = connection.execute("SELECT name FROM pg_catalog.pg_available_extensions").fetchall()

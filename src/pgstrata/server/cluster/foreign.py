@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
@@ -12,6 +10,9 @@ from pgstrata.server.cluster.standbys import NoStandbys
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.pooler import Through
 from pgstrata.server.find.model import Server
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 class ForeignCluster:

@@ -6,21 +6,19 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from pgstrata import numbers
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError
 from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.standbys import NoStandbys
-from pgstrata.server.config.known import KnownSettings, known_settings
+from pgstrata.server.cluster.wanted_replicas import KEPT, NAME, Replicas, settings_for
+from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.connect.pooler import Through
 from pgstrata.server.connect.session import use_catalogs_only
@@ -28,8 +26,8 @@ from pgstrata.server.find.model import Server
 from pgstrata.server.system.guard import unwritable
 from pgstrata.server.system.log_end import last_words, problem
 
-NAME = "replica"
-"""What the standby calls itself to its primary."""
+if TYPE_CHECKING:
+    import psycopg
 
 SUFFIX = "-replica"
 """Of the folder of a standby, behind that of its primary."""
@@ -44,79 +42,8 @@ STILL_SECONDS = 60.0
 """How long it may replay nothing while there is something to replay."""
 EVERY_SECONDS = 1.0
 
-Replication = Literal["async", "sync"]
-Reads = Literal["primary", "replica"]
-
 _LETS_REPLICATE = re.compile(r"^\s*local\s+replication\s", re.MULTILINE)
 """A line of pg_hba.conf, as initdb writes since 10."""
-
-_KEPT = "1GB"
-"""Of write-ahead log that the primary keeps for a standby that is behind."""
-
-
-@dataclass(frozen=True)
-class Replicas:
-    """What is wanted: commits wait for the standby (`sync`) or not; steps that only read go to it or not."""
-
-    replication: Replication = "async"
-    reads: Reads = "primary"
-
-    @property
-    def label(self) -> str:
-        """What it adds to the label of a variant."""
-        return (
-            NAME
-            + ("-sync" if self.replication == "sync" else "")
-            + ("-reads" if self.reads == "replica" else "")
-        )
-
-
-def settings_for(config: Resolved, known: KnownSettings) -> dict[str, str]:
-    """Returns the settings without which nothing could be streamed, where the config has others.
-
-    They are set also where they are a server's defaults: what those are depends on the server.
-    """
-    configured, wanted = config.settings, {}
-    if configured.get("wal_level", "minimal") == "minimal":
-        wanted["wal_level"] = "replica"
-    if int(configured.get("max_wal_senders", "0")) < 2:
-        wanted["max_wal_senders"] = "10"
-    name, most = ("wal_keep_size", _KEPT) if known.has("wal_keep_size") else ("wal_keep_segments", "64")
-    if name not in configured:
-        wanted[name] = most
-    if "hot_standby" not in configured:
-        wanted["hot_standby"] = "on"
-    return wanted
-
-
-def check_replicas(replicas: Replicas, config: Resolved, known: KnownSettings, label: str) -> None:
-    """Raises UsageError where a version has no such replicas, or a config makes nonsense of them."""
-    if not _streams_replicas(known):
-        raise UsageError(
-            f"{label}: replicas are made of servers from 9.6 on",
-            "older ones stream, too, but call wal_level otherwise and do not tell what was replayed; "
-            "leave `replicas` out",
-        )
-    commit = config.settings.get("synchronous_commit", "on")
-    if replicas.replication == "sync" and commit in ("off", "local"):
-        raise UsageError(
-            f"{label}: with synchronous_commit = {commit} no commit waits for a replica",
-            'replication = "async", or a config with synchronous_commit = on, remote_write or remote_apply',
-        )
-    if config.settings.get("hot_standby") == "off":
-        raise UsageError(
-            f"{label}: with hot_standby = off nobody can read on the replica, nor ask whether it is ready",
-            "leave that setting out",
-        )
-
-
-def _streams_replicas(known: KnownSettings) -> bool:
-    """True if wal_level can be `replica`, as from 9.6 on."""
-    takes = known.takes("wal_level", "replica")
-    if takes is None:
-        row = known.get("wal_level")
-        return row is not None and "replica" in row.values
-    return takes
 
 
 class Standby:
@@ -245,7 +172,7 @@ class Standby:
         log = self.cluster.log_tail()
         if "has already been removed" in log:
             return ServerError(
-                f"the replica fell behind by more than the {_KEPT} of write-ahead log that the primary keeps",
+                f"the replica fell behind by more than the {KEPT} of write-ahead log that the primary keeps",
                 "a lower rate, or wal_keep_size (wal_keep_segments before 13) in the config",
             )
         words = problem(log)
@@ -380,6 +307,8 @@ class _Watch(threading.Thread):
         self.join()
 
     def run(self) -> None:
+        import psycopg
+
         session: psycopg.Connection[Any] | None = None
         try:
             while not self._over.wait(EVERY_SECONDS) and self._primary.postmaster.alive():
@@ -429,4 +358,4 @@ class _Watch(threading.Thread):
         self._primary.postmaster.quit()
 
 
-__all__ = ["Reads", "Replicas", "Replication", "Standby", "check_replicas", "replicated"]
+__all__ = ["Standby", "replicated"]

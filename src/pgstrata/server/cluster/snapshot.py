@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from pgstrata import numbers
 from pgstrata.errors import ServerError
 from pgstrata.files.disk import folder_bytes
@@ -58,7 +56,7 @@ def copy_folder(source: Path, target: Path, account: Account | None) -> None:
         remove_folder(target)
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         if "No space left" in done.stderr:
-            free = psutil.disk_usage(str(target.parent)).free
+            free = shutil.disk_usage(target.parent).free
             raise ServerError(
                 f"no space for a snapshot of {source}: {numbers.size(folder_bytes(source))}, "
                 f"{numbers.size(free)} are free",

@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import ServerError
 from pgstrata.files.ownership import read_small
@@ -17,6 +15,9 @@ from pgstrata.server.capabilities import Programs
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.log_end import loader_complaint, problem, tail
+
+if TYPE_CHECKING:
+    import psycopg
 
 START_SECONDS = 300.0
 POLL_SECONDS = 0.005

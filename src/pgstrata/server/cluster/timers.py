@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import ServerError
 from pgstrata.server.cluster.configuration import Configuration
@@ -14,6 +12,9 @@ from pgstrata.server.cluster.postmaster import Postmaster
 from pgstrata.server.cluster.startup import POLL_SECONDS
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.timers import TurnLengths, longer_timers
+
+if TYPE_CHECKING:
+    import psycopg
 
 RELOAD_SECONDS = 30.0
 

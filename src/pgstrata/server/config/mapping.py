@@ -13,6 +13,7 @@ from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.settings import (
     BadValue,
     Setting,
+    advice,
     canonical,
     history,
     major_name,
@@ -198,7 +199,11 @@ def _checked(written: SettingLine, ram_bytes: int) -> str:
             return canonical(row, written.value, ram_bytes)
         except BadValue as error:
             problem = error
-    raise UsageError(f"{written.place}: {written.name} {problem}")
+    raise _refused(written, history(written.name)[-1], problem)
+
+
+def _refused(written: SettingLine, row: Setting, problem: BadValue) -> UsageError:
+    return UsageError(f"{written.place}: {written.name} {problem}", advice(row, written.value, problem))
 
 
 def _where(name: str, major: int) -> str:
@@ -228,7 +233,7 @@ def _with_value(
             return MappedSetting("set", name, value.lower())
         others = [other for other in history(name) if other is not row]
         if not _taken_by(others, value, ram_bytes):
-            raise UsageError(f"{written.place}: {name} {error}") from error
+            raise _refused(written, row, error) from error
         if error.beyond is not None:
             return MappedSetting("mapped", name, error.beyond, f"in this version it {error}")
         return MappedSetting("dropped", reason=f"in this version it {error}")

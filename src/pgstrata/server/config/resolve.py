@@ -120,7 +120,7 @@ def config_file_of_setting(text: str) -> ConfigFile:
     name, value = match["name"], match["value"]
     if len(value) > 1 and value[0] == value[-1] == "'":
         value = value[1:-1].replace("''", "'")
-    return ConfigFile(text, f"{name} = {quoted(value)}\n")
+    return ConfigFile(f"{name}={match['value']}", f"{name} = {quoted(value)}\n")
 
 
 def find_config_file(name: str, beside: Path | None) -> ConfigFile:
@@ -145,6 +145,10 @@ def find_config_file(name: str, beside: Path | None) -> ConfigFile:
         for config_file in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
     ]
     near = nearest(name, names)
+    if not written_as_path and file.is_file():
+        raise UsageError(
+            f"{shown(name)} is not a config file: its name does not end with .conf", _instead(name)
+        )
     if written_as_path:
         raise UsageError(
             f"there is no config file {candidates[0]}", "paths are relative to the campaign file"
@@ -153,6 +157,13 @@ def find_config_file(name: str, beside: Path | None) -> ConfigFile:
         f"there is no config file called {name!r}",
         f"did you mean {near}?" if near else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
     )
+
+
+def _instead(name: str) -> str:
+    """Returns what a file that is no config file is named by."""
+    if name.endswith(".toml"):
+        return f"a campaign file stands alone: pgstrata run {shown(name)}"
+    return "a script stands behind --script, a file of postgresql.conf's form may be called NAME.conf"
 
 
 def _shipped_paths(name: str) -> Iterator[Path]:

@@ -169,6 +169,27 @@ def canonical(row: Setting, value: str, ram_bytes: int) -> str:
             return value
 
 
+def advice(row: Setting, value: str, problem: BadValue) -> str:
+    """Returns what to write instead of a value that a setting does not take."""
+    if problem.beyond is not None:
+        return f"write {row.name} = {problem.beyond}"
+    if row.type == "bool":
+        return f"write {row.name} = on, or off"
+    if row.type == "enum":
+        return f"write {row.name} = {nearest(value, row.values) or row.values[0]}"
+    units = _units(row)[1]
+    number = re.match(r"\s*(\d+)\s*([A-Za-z]+)", value)
+    # 1GiB, 1gb, 1g: the first letter says which size; 10sec, 10minutes: how the word begins
+    letters = number[2] if number else ""
+    same = [unit for unit in units if row.is_memory and unit[0].lower() == letters[:1].lower()]
+    likely = same or [unit for unit in units if letters.startswith(unit)]
+    if number and likely:
+        return f"write {row.name} = {number[1]}{max(likely, key=len)}"
+    if units:
+        return f"write a number and a unit, say {row.name} = {'64MB' if row.is_memory else '10s'}"
+    return f"write a number, say {row.name} = {with_unit(row, row.low or 0)}"
+
+
 def _boolean(value: str) -> str:
     text = value.lower()
     if text == "o":  # of both "on" and "off"
@@ -278,9 +299,7 @@ def _units(row: Setting) -> tuple[int, dict[str, int]]:
 def _wrong_unit(unit: str, units: dict[str, int]) -> str:
     if not units:
         return f"has no unit, so {unit!r} cannot stand behind its number"
-    right = {name.lower(): name for name in units}.get(unit.lower())
-    meant = f"; write {right}" if right else ""
-    return f"takes the units {', '.join(units)} (upper and lower case count), not {unit!r}{meant}"
+    return f"takes the units {', '.join(units)} (upper and lower case count), not {unit!r}"
 
 
 def with_unit(row: Setting, number: float) -> str:

@@ -11,19 +11,20 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import psycopg
-from psycopg import pq
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.driver.spec import AuthMethod, Connection, Keepalives
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.capabilities import catalog_of, setting
 from pgstrata.server.connect import tls
-from pgstrata.server.connect.refused import refused
-from pgstrata.server.connect.session import Session, answering, within
+from pgstrata.server.connect.session import answering, within
 from pgstrata.suggest import nearest
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import pq
+
+    from pgstrata.server.connect.interruptible import Session
 
 CONNECT_SECONDS = 30
 """Longest time for connecting and start-up where `connect_timeout` does not say otherwise."""
@@ -61,9 +62,17 @@ class Conninfo:
     @classmethod
     def parse(cls, text: str, application: str = "pgstrata") -> Conninfo:
         """Of a URI or of key=value words. Raises UsageError for what libpq does not understand."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
         try:
             given = conninfo_to_dict(text)
         except psycopg.ProgrammingError as error:
+            if (scheme := re.match(r"\w{1,20}://", text)) and not scheme[0].startswith("postgres"):
+                raise UsageError(
+                    f"{scheme[0]}… is not the address of a PostgreSQL server",
+                    "write postgresql://user@host:port/database",
+                ) from None
             raise _not_understood(str(error)) from None
         return cls({name: str(value) for name, value in given.items()}, application=application)
 
@@ -100,6 +109,9 @@ class Conninfo:
 
     def _looked_at(self) -> tuple[dict[str, str], str]:
         """All parameters, and what libpq has against them."""
+        from psycopg import pq
+        from psycopg.conninfo import make_conninfo
+
         wanted = make_conninfo("", **{**self._asked(), **_NOWHERE})
         connection = pq.PGconn.connect_start(wanted.encode())
         try:
@@ -147,7 +159,7 @@ class Conninfo:
 
     def _named(self, name: str) -> str:
         """The parameter, and the variable where its value comes from the environment."""
-        variables = {o.keyword.decode(): (o.envvar or b"").decode() for o in pq.Conninfo.get_defaults()}
+        variables = {o.keyword.decode(): (o.envvar or b"").decode() for o in _known()}
         variable = variables.get(name, "")
         return f"{name} ({variable})" if name not in self.given and os.environ.get(variable) else name
 
@@ -163,6 +175,12 @@ class Conninfo:
 
         Raises UsageError for what cannot be kept, ServerError where there is none to be had.
         """
+        import psycopg
+        from psycopg.conninfo import make_conninfo
+
+        from pgstrata.server.connect.interruptible import Session
+        from pgstrata.server.connect.refused import refused
+
         self.check()
         wanted = make_conninfo("", **self._asked())
         try:
@@ -178,7 +196,7 @@ class Conninfo:
 
     def _asked(self) -> dict[str, str]:
         """What libpq is given."""
-        known = {o.keyword.decode(): o for o in pq.Conninfo.get_defaults()}
+        known = {o.keyword.decode(): o for o in _known()}
         asked = {**self.given, "fallback_application_name": self.application}
         timeout = known["connect_timeout"].val
         if "connect_timeout" not in asked and (self.own or not timeout) and "service" not in asked:
@@ -236,6 +254,13 @@ class Conninfo:
         )
 
 
+def _known() -> list[pq.ConninfoOption]:
+    """The parameters of libpq, with their defaults."""
+    from psycopg import pq
+
+    return pq.Conninfo.get_defaults()
+
+
 def _values(connection: pq.abc.PGconn) -> dict[str, str]:
     return {o.keyword.decode(): o.val.decode(errors="replace") for o in connection.info if o.val is not None}
 
@@ -287,7 +312,7 @@ def _not_understood(problem: str) -> UsageError:
     if found := re.match(r'invalid (?:URI query parameter|connection option): "(\w{1,40})"|'
                          r'invalid connection option "(\w{1,40})"', problem):  # fmt: skip
         name = found[1] or found[2]
-        known = [o.keyword.decode() for o in pq.Conninfo.get_defaults()]
+        known = [o.keyword.decode() for o in _known()]
         guess = nearest(name, known)
         hint = f"did you mean `{guess}`?" if guess else "the parameters are those of libpq"
         return UsageError(f"a connection has no parameter {name}", hint)

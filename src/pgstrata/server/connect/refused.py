@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -303,6 +302,8 @@ def _not_believed(place: str, values: Mapping[str, str]) -> tuple[str, str]:
 
 def _verdict(place: str, authorities: str, values: Mapping[str, str]) -> tuple[int, str]:
     """OpenSSL's code for what is wrong with a certificate, and its words; 0 where it cannot be looked at."""
+    import ssl
+
     found = re.search(r"\(?\[?([^\[\]()]*?)\]?:(\d+)\)?$", place)
     if not found:
         return 0, ""

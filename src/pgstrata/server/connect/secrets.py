@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import psycopg
 from msgspec import structs
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgstrata.driver.spec import Connection
 
@@ -28,6 +26,9 @@ _IN_URI = re.compile(r"(\w:/{1,2}[^\s:/@]*):[^\s]*@")
 
 def conninfo_without_secrets(conninfo: str) -> str:
     """Returns a connection string with its secrets hidden; nothing of one that is not valid."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
     try:
         parts = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
-
-import psycopg
+from typing import TYPE_CHECKING, Any, get_args
 
 from pgstrata.driver.spec import ChannelBinding, TlsMode, TlsSpec, TlsVersion
 from pgstrata.errors import UsageError
+
+if TYPE_CHECKING:
+    import psycopg
 
 SYSTEM = "system"
 """`sslrootcert` for the authorities that the system believes."""

@@ -9,9 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
-
-from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.errors import NoServerError, ServerError, UsageError, server_said
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import real_path, user_path
 from pgstrata.server.capabilities import catalog_of
@@ -71,6 +69,8 @@ def _no_spec(spec: str) -> UsageError:
         hint = f"did you mean pg:{meant[1]}?"
     if "://" in spec or re.match(r"\w+=", spec):
         hint = "write dsn: before the address of a running server"
+    if re.match(r"(?:https?|ftp)://", spec):
+        hint = "write tar:URL for an archive of a source tree, git:URL#REF for a repository"
     if os.path.isdir(spec):  # noqa: PTH112 - a text that is no path is no error here
         hint = f"write path:{spec} for an installation with bin/postgres, src:{spec} for a source tree"
     return UsageError(f"{without_secrets(spec)!r} does not name a server", hint)
@@ -126,7 +126,7 @@ def _installed(where: str) -> Server:
     folder = real_path(where)
     bin_dir = next((d for d in (folder / "bin", folder) if (d / "postgres").is_file()), None)
     if bin_dir is None:
-        raise ServerError(
+        raise NoServerError(
             f"there is no PostgreSQL in {folder}: neither bin/postgres nor postgres",
             "name the folder that holds bin, lib and share",
         )
@@ -170,6 +170,8 @@ def _check_installation(folder: Path, bin_dir: Path) -> None:
 
 
 def _foreign(dsn: str) -> Server:
+    import psycopg
+
     conninfo = Conninfo.parse(dsn)
     with conninfo.connect() as session:
         number = session.info.server_version

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.path import find_tools
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import NoServerError, ServerError, UsageError
 from pgstrata.files.bounded import json_any
 from pgstrata.files.building import building, discard, publish
 from pgstrata.files.ownership import own_folder, read_small
@@ -22,6 +22,10 @@ from pgstrata.server.system.account import Account, blocked_at, server_account
 _VERSION = re.compile(r"latest|\d{2,}(\.\d+)?|9\.\d+(\.\d+)?", re.ASCII)
 _unreachable: list[str] = []
 """Set once the archive site could not be reached: asking again costs seconds each time."""
+
+
+NEVER_PUBLISHED = "there is no published archive of PostgreSQL"
+"""How the tools begin to say so."""
 
 
 def check_version(version: str) -> None:
@@ -113,7 +117,7 @@ def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
             for line in process.stdout:
                 event = json_any(line)
                 if event.get("event") == "error":
-                    raise ServerError(str(event.get("message", "")), str(event.get("hint", "")))
+                    raise _refused(str(event.get("message", "")), str(event.get("hint", "")))
                 yield event
             said = process.stderr.read().decode(errors="replace").strip()
         except ValueError as error:
@@ -122,6 +126,14 @@ def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
             process.terminate()  # nothing happens to one that has ended by itself
     if process.returncode != 0 and said:
         raise ServerError(f"{tools} failed with code {process.returncode}", said)
+
+
+def _refused(message: str, hint: str) -> ServerError:
+    """Returns the error that the tools report; a version that was never published is the user's mistake."""
+    if not message.startswith(NEVER_PUBLISHED):
+        return ServerError(message, hint)
+    near = hint.removeprefix("nearest: ")
+    return NoServerError(message, f"nearest: {near}; write pg:{near.split(', ')[0]}")
 
 
 def _reachable(folder: Path, account: Account | None, say: Callable[[str], None] | None) -> Path:

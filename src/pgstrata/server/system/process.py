@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
 from pgstrata.layout import Layout
 from pgstrata.server.system.account import Account
 from pgstrata.server.system.network import Way, enter_closed_network, outside_of_network
@@ -26,9 +24,9 @@ _launcher: tuple[int, threading.Thread] | None = None
 _launcher_lock = threading.Lock()
 
 
-def die_with_parent() -> None:
-    """For a short-lived child of this thread, between fork and exec: it is killed when pgstrata ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """For a child of this thread, between fork and exec: the signal reaches it when pgstrata ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
 
 
 def _serve() -> None:
@@ -192,6 +190,8 @@ def children(pid: int) -> list[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += [int(child) for child in (task / "children").read_text().split()]
     except FileNotFoundError:  # it has ended, or the kernel does not keep this list
+        import psutil
+
         with contextlib.suppress(psutil.Error):
             return [child.pid for child in psutil.Process(pid).children()]
     except OSError:

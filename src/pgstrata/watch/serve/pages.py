@@ -12,11 +12,11 @@ from pgstrata.cli.show import lines
 from pgstrata.errors import harmless
 from pgstrata.numbers import counted
 from pgstrata.page.blocks import Block, Column, Listing, Prose, Row, Section, Table, words
+from pgstrata.report.index import CampaignRuns, campaigns_section
 from pgstrata.store import Run, slug
 from pgstrata.store.catalogue import Entry
 from pgstrata.watch.serve.folder import is_folder
 from pgstrata.watch.serve.snapshot import Snapshot
-from pgstrata.watch.site.campaigns import CampaignRuns, campaigns_section
 from pgstrata.watch.site.sheets import Sheet
 
 PAGE_ROWS = 200

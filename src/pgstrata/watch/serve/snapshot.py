@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pgstrata.errors import PgstrataError
 from pgstrata.process_end import leave_thread_behind
+from pgstrata.report.index import CampaignRuns, campaign_runs
 from pgstrata.store import Results
 from pgstrata.store.catalogue import Entry
-from pgstrata.watch.site.campaigns import CampaignRuns, campaign_runs
 
 SHORTEST_AGE = 2.0
 SHARE = 0.05

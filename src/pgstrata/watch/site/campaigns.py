@@ -1,9 +1,7 @@
-"""The campaigns of a results folder on a site: a list of them, and the report of each."""
+"""The campaigns of a results folder on a site: the report of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ import msgspec
 from pgstrata.errors import PgstrataError
 from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_any
-from pgstrata.numbers import counted
-from pgstrata.page.blocks import Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import read_results
+from pgstrata.report.index import CampaignRuns, campaign_runs
 from pgstrata.report.write import release, write_report_of
 from pgstrata.store import Results, slug
 from pgstrata.store.catalogue import Entry
@@ -25,29 +22,6 @@ MOST_REPORTS = 100
 
 MOST_BYTES = 64 << 20
 RUNS = "runs.json"
-
-
-@dataclass(frozen=True)
-class CampaignRuns:
-    """A campaign and its runs. address: of its report, empty where there is none."""
-
-    name: str
-    runs: Sequence[Entry]
-    address: str = ""
-
-    @property
-    def latest(self) -> str:
-        """When its last run began (ISO 8601)."""
-        return max(run.started for run in self.runs)
-
-
-def campaign_runs(entries: Sequence[Entry]) -> list[CampaignRuns]:
-    """Returns the campaigns of these runs, the latest first."""
-    by_name: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_name.setdefault(entry.campaign, []).append(entry)
-    found = [CampaignRuns(name, runs) for name, runs in by_name.items()]
-    return sorted(found, key=lambda campaign: campaign.latest, reverse=True)
 
 
 def write_campaigns(results: Results, out: Path) -> list[CampaignRuns]:
@@ -88,39 +62,4 @@ def _run(run: Entry) -> dict[str, Any]:
     return {name: getattr(run, name) for name in wanted}
 
 
-def campaigns_section(campaigns: Sequence[CampaignRuns], broken: int) -> Section:
-    """Returns the list of campaigns. broken: runs that cannot be read."""
-    note = f"{counted(broken, 'run')} cannot be read: `pgstrata runs` says why." if broken else ""
-    if not campaigns:
-        return Section("campaigns", "Campaigns", [Prose(note or "There are no runs yet.", "even")])
-    columns = [
-        Column("campaign", "Campaign", align="left"),
-        Column("runs", "Runs"),
-        Column("failed", "Failed"),
-        Column("variants", "Variants", align="left"),
-        Column("latest", "Latest", align="left"),
-    ]
-    rows = [
-        Row(
-            [
-                words(c.name, href=c.address),
-                words(f"{len(c.runs):,}"),
-                words(f"{sum(not run.done for run in c.runs):,}"),
-                words(_some(sorted({run.variant for run in c.runs}))),
-                words(c.latest[:16].replace("T", " ")),
-            ]
-        )
-        for c in campaigns
-    ]
-    table = Table(
-        "campaigns", "The latest first", columns, rows, "", stacked=True, notes=[note] if note else []
-    )
-    return Section("campaigns", "Campaigns", [table])
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-__all__ = ["MOST_REPORTS", "CampaignRuns", "campaign_runs", "campaigns_section", "write_campaigns"]
+__all__ = ["MOST_REPORTS", "write_campaigns"]

@@ -15,12 +15,13 @@ from pgstrata.errors import UsageError
 from pgstrata.files import disk
 from pgstrata.files.disk import storing
 from pgstrata.report.export_html import asset, environment, policy
+from pgstrata.report.index import campaigns_section
 from pgstrata.report.write import copy_plotly, release
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock, own_results
 from pgstrata.watch.passing import Known
 from pgstrata.watch.site import feed
-from pgstrata.watch.site.campaigns import campaigns_section, write_campaigns
+from pgstrata.watch.site.campaigns import write_campaigns
 from pgstrata.watch.site.sheets import Sheet, WatchSite
 
 PACKAGE = "pgstrata.watch.site"

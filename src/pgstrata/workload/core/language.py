@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import psycopg
 
+    from pgstrata.driver.samples import Sample
+
 from msgspec import structs
 
 from pgstrata.driver.events import StatementDone
-from pgstrata.driver.samples import Sample
 from pgstrata.driver.spec import (
     CopyFileSpec,
     CopyRowsSpec,
