@@ -119,6 +119,13 @@ def _streams_replicas(known: KnownSettings) -> bool:
     return takes
 
 
+def standby_file(known: KnownSettings) -> tuple[str, str]:
+    """Returns the name and text of the file that makes a data folder that of a standby."""
+    if known.has("primary_conninfo"):  # a setting since there is no recovery.conf any more
+        return "standby.signal", ""
+    return "recovery.conf", "standby_mode = 'on'\n"
+
+
 class Standby:
     """The standby of a primary, with the watch over both: a copy of the primary's data folder, which was
     stopped then. how: arguments of `Cluster` that both share."""
@@ -155,9 +162,9 @@ class Standby:
             if not _LETS_REPLICATE.search(text):
                 data.write("pg_hba.conf", text + f"\nlocal replication {USER} trust\n")
             self.cluster.create(data.path)
-            name, text = "standby.signal", ""
+            name, text = standby_file(known_settings(self._primary.server))
             if not self._source_is_setting:
-                name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
+                text += self._source()
             self.cluster.data_folder.write(name, text)
         except OSError as error:
             raise unwritable(self.cluster.folder, error) from error
@@ -429,4 +436,4 @@ class _Watch(threading.Thread):
         self._primary.postmaster.quit()
 
 
-__all__ = ["Reads", "Replicas", "Replication", "Standby", "check_replicas", "replicated"]
+__all__ = ["Reads", "Replicas", "Replication", "Standby", "check_replicas", "replicated", "standby_file"]
