@@ -18,6 +18,7 @@ TABLE = "looks into the table of settings by version, which `known.py` corrects 
 FORM = "how a number of a version is written"
 WORDS = "words of a message, or a label"
 NO_SERVER = "no version of PostgreSQL"
+PUBLISHED = "versions of published tables beside those of runs; none is asked for anything"
 OLD_TREES = "in which trees to look for what old ones need; what stands in the tree decides"
 
 ALLOWED = {
@@ -57,6 +58,9 @@ ALLOWED = {
     ("source/build.py", "major_of(kept.record.version_num) == major_of(tree.version_num)"): (
         "how long a build takes is estimated by the last one of the same version"
     ),
+    ("judge/published.py", "version in own"): PUBLISHED,
+    ("judge/published.py", "{one for one in others if major_of(one) == major} <= {version}"): PUBLISHED,
+    ("judge/published.py", "major_of(one) == major"): PUBLISHED,
     ("source/git.py", "version is None"): NO_SERVER,
     ("source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
     ("source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,

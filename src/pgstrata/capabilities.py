@@ -16,6 +16,7 @@ CAPABILITIES = (
     "pgstrata.tpcds",
     "pgstrata.tpch",
     "pgstrata.tproc_c",
+    "pgstrata.loads",
     "pgstrata.fulltext",
     "pgstrata.vector",
 )

@@ -175,6 +175,43 @@ def test_absurd_numbers(digits: str) -> None:
     found(b"2023-11-14 22:13:21.000 UTC [" + digits.encode() + b"] LOG:  checkpoint starting: time\n")
 
 
+def test_seconds_between_two_messages_since_the_mark(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(line(0, "redo starts at 0/1") + line(1, "redo done at 0/2"))
+    window = LogWindow(log)
+    window.mark()
+    redo = ("redo starts at", "redo done at")
+    assert window.seconds_between(*redo) is None
+    statement = line(2, "statement: SELECT '\n\tredo starts at\n" + "x" * 20_000)
+    with log.open("ab") as file:
+        file.write(statement + line(3, "redo starts at 0/3") + line(4, "database system is ready"))
+    assert window.seconds_between(*redo) is None
+    with log.open("ab") as file:
+        file.write(
+            line(5.25, "redo done at 0/4 system usage: CPU: user: 0.11 s") + line(9, "redo done at 0/5")
+        )
+    assert window.seconds_between(*redo) == pytest.approx(2.25)
+    assert window.seconds_between("redo done", "redo starts") == 0.0  # a clock that was set back
+    log.unlink()
+    with pytest.raises(OSError):
+        window.seconds_between(*redo)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=20))
+def test_no_log_upsets_the_seconds_between(
+    tmp_path_factory: pytest.TempPathFactory, noise: list[bytes]
+) -> None:
+    log = tmp_path_factory.mktemp("log") / "log"
+    log.write_bytes(b"".join(noise))
+    window = LogWindow(log)
+    with log.open("ab") as file:
+        file.write(
+            b"\n" + line(1, "redo starts at 0/1") + b"".join(noise) + b"\n" + line(2, "redo done at 0/2")
+        )
+    found = window.seconds_between("redo starts at", "redo done at")
+    assert found is not None and found >= 0
+
+
 def test_window_reads_only_its_part(tmp_path: Path) -> None:
     log = tmp_path / "log"
     padding = line(-60, "duration: 1 ms  statement: " + "x" * 1000) * 400

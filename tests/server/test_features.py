@@ -36,6 +36,7 @@ STATEMENTS = {
     Feature.GIN_CLEANING: (
         "CREATE TABLE t (a int[]); CREATE INDEX i ON t USING gin (a); SELECT gin_clean_pending_list('i')"
     ),
+    Feature.WAL_NAMES: "SELECT pg_current_wal_lsn()",
     Feature.PARTITIONED_KEYS: "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a)",
     Feature.PARTITIONED_FOREIGN_KEYS: (
         "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE u (a int REFERENCES t)"

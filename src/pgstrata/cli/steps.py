@@ -48,7 +48,7 @@ def steps(
 
 
 def _kind(step: Step) -> str:
-    return "reads" if step.reads_only else "loads" if step.load else "writes"
+    return "reads" if step.reads_only else "loads" if step.load or step.judged_load else "writes"
 
 
 def _sentence(step: Step) -> str:

@@ -22,6 +22,7 @@ from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
+from pgstrata.measure.recovery import HeldLog, replay, write_log
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.measure.step_records import (
     lateness_rows,
@@ -33,6 +34,7 @@ from pgstrata.measure.step_records import (
 from pgstrata.observe import StepWatch
 from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step_watch import OwnTime
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
@@ -152,6 +154,7 @@ class StepMeasurement:
             wanted, self._notes = None, ["no profile: which backend works for which role is not known"]
         self._profile = StepProfile(wanted, parts)
         self._rows: Path | None = None
+        self._log: HeldLog | None = None
         self._scratch = ExitStack()
 
     def __enter__(self) -> StepMeasurement:
@@ -177,6 +180,8 @@ class StepMeasurement:
 
         Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
         """
+        if part.step.recovery is not None:
+            return self._recovered(part)
         where, settings, turns = self._where, self._where.settings, part.turns
         server = where.cluster.standbys.serving(reads_only=part.step.reads_only)
         apart: dict[str, Connection] = {}
@@ -201,6 +206,7 @@ class StepMeasurement:
             waits_hertz=settings.waits,
             windows=turns,
             away=apart.keys(),
+            judged_load=part.step.judged_load,
         )
         begun = time.monotonic()
         with where.builder.scratch("perf") as recordings:
@@ -226,6 +232,20 @@ class StepMeasurement:
         if turns is None:
             around = time.monotonic() - begun - result.done.seconds - part.step.warmup
             where.timings.add("connect", max(0.0, around - result.observed.observe_seconds))
+        self.parts.append(result)
+        return result
+
+    def _recovered(self, part: Part) -> StepResult:
+        """The same of a step in which a server replays a log, made before the first part."""
+        cluster, timings = self._where.cluster, self._where.timings
+        assert isinstance(cluster, Cluster)  # check_recovery refuses others
+        if self._log is None:
+            with timings.of("write log"):
+                self._log = write_log(part.step, cluster, self._where.database)
+        with timings.of("restore"):
+            cluster.restore()
+        result = replay(part.step, self.order, cluster, self._log)
+        result.number = part.number
         self.parts.append(result)
         return result
 

@@ -17,7 +17,7 @@ from pgstrata.observe import StepObserved
 from pgstrata.observe.other_load import added
 from pgstrata.observe.waits import merged
 from pgstrata.store.histogram import Histogram, decode, merge
-from pgstrata.store.record import LatencyRecord, LogEvent
+from pgstrata.store.record import JudgedLoad, LatencyRecord, LogEvent
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -175,6 +175,19 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         waits=merged([part.waits for part in parts if part.waits is not None]),
         load=added(part.load for part in parts),
         waited_seconds=_sum([part.waited_seconds for part in parts]),
+        judged_load=_judged_load([part.judged_load for part in parts]),
+    )
+
+
+def _judged_load(parts: Sequence[JudgedLoad | None]) -> JudgedLoad | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    summed = ("temp_bytes", "replayed_bytes", "redo_seconds", "sync_seconds")
+    sums: dict[str, Any] = {name: _sum([getattr(part, name) for part in known]) for name in summed}
+    workers = [part.parallel_workers for part in known if part.parallel_workers is not None]
+    return JudgedLoad(
+        executions=sum(part.executions for part in known), parallel_workers=max(workers, default=None), **sums
     )
 
 

@@ -231,7 +231,7 @@ def step_record(
         target_rate=kept_up.target_rate,
         background_rate=kept_up.background_rate,
         sla_met=kept_up.met,
-        engine=ready.engine,
+        engine=ready.engine if ready.driver else "none",
         driver_cpu_seconds=done.driver_cpu_seconds,
         driver_peak_rss_bytes=done.driver_peak_rss_bytes,
         server_cpu_seconds=observed.server_cpu_seconds,
@@ -247,6 +247,7 @@ def step_record(
         plans=(),
         notes=tuple(observed.notes),
         replay=None if counted.replay is None else replay_record(counted.replay),
+        judged_load=observed.judged_load,
         waits=None if observed.waits is None else wait_shares(observed.waits),
         waits_cost=None if observed.waits is None else waits_cost(observed.waits),
     )

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,7 @@ _LINE_LIMIT = 8192  # bytes of one line that are looked at
 _TEXT_LIMIT = 1000  # characters of an event that are kept
 _LOOK_BACK = 262_144  # bytes before the step, for a checkpoint that had begun by then
 
+_EVENTS = (b"checkpoint ", b"restartpoint ", b"automatic ")
 _ENTRY = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) (\w+) \[(\d{1,10})\] LOG:  (.*)", re.DOTALL)
 _HEAD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _STARTING = re.compile(r"(?:checkpoint|restartpoint) starting:")
@@ -43,8 +45,8 @@ class LogMessage:
     text: str
 
 
-def entries(lines: Iterable[bytes]) -> Iterator[LogMessage]:
-    """The messages that begin with `checkpoint`, `restartpoint` or `automatic`, their lines joined by \\n.
+def entries(lines: Iterable[bytes], begins: tuple[bytes, ...] = _EVENTS) -> Iterator[LogMessage]:
+    """The messages that begin with one of these words, their lines joined by \\n.
 
     Memory stays flat whatever is in the log.
     """
@@ -61,7 +63,7 @@ def entries(lines: Iterable[bytes]) -> Iterator[LogMessage]:
         if not _HEAD.match(line):
             continue
         match = _ENTRY.fullmatch(line.rstrip(b"\r\n"))
-        if match is None or not match[4].startswith((b"checkpoint ", b"restartpoint ", b"automatic ")):
+        if match is None or not match[4].startswith(begins):
             continue
         when = _time(match[1], match[2])
         if when is not None:
@@ -133,6 +135,17 @@ class LogWindow:
     def events(self, begin: float, end: float) -> list[LogEvent]:
         """The events from `begin` to `end` (Unix time). Raises OSError where the log cannot be read."""
         return events(entries(self._lines()), begin, end)
+
+    def seconds_between(self, first: str, second: str) -> float | None:
+        """Seconds between two messages since the mark, by their beginnings; None where one is not there.
+        Raises OSError where the log cannot be read."""
+        begins = (first.encode(), second.encode())
+        with self._path.open("rb") as file:
+            file.seek(self._mark)
+            there = list(entries(iter(partial(file.readline, _LINE_LIMIT), b""), begins))
+        times = [next((m.time for m in there if m.text.startswith(text)), None) for text in (first, second)]
+        begun, ended = times
+        return None if begun is None or ended is None else max(0.0, ended - begun)
 
     def _lines(self) -> Iterator[bytes]:
         with self._path.open("rb") as file:

@@ -16,10 +16,11 @@ from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
+from pgstrata.observe.workers import WorkerCount
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.session import use_catalogs_only
-from pgstrata.store.record import LogEvent, Sizes, TableRecord
+from pgstrata.store.record import JudgedLoad, LogEvent, Sizes, TableRecord
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -80,6 +81,8 @@ class StepObserved:
     """Use of the CPUs by other programs; None of a foreign server's host."""
     waited_seconds: float | None = None
     """Of all backends together: ready to run, and no CPU."""
+    judged_load: JudgedLoad | None = None
+    """Of a load that is compared."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -91,7 +94,8 @@ class StepWatch:
     that is read whole for pgstattuple; 0 never. `windows`: the step's own time where others are measured in
     between; counters of the whole host say nothing about one step then, and those of the cluster's own
     processes take their place. `away`: roles whose connections are the replica's, which is seen as far as CPU
-    goes. Whatever fails is noted; nothing is ever raised.
+    goes. `judged_load`: counts temporary bytes and parallel workers, too. Whatever fails is noted; nothing
+    is ever raised.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class StepWatch:
         waits_hertz: float = 0.0,
         windows: OwnTime | None = None,
         away: Collection[str] = (),
+        judged_load: bool = False,
     ) -> None:
         self._cluster = cluster
         self._tables = list(tables)
@@ -113,6 +118,7 @@ class StepWatch:
         self._waits_hertz = waits_hertz
         self._windows = windows
         self._waits: WaitSampler | None = None
+        self._judged_load, self._workers = judged_load, WorkerCount(None)
         # Somebody else's server may run anywhere: its host and processes are out of sight.
         self._managed = cluster.postmaster.pid is not None
         data = cluster.data_folder if self._managed else None
@@ -197,11 +203,15 @@ class StepWatch:
             self._sampler.start(self._host_begin)
         if self._waits is not None:
             self._waits.start()
+        if self._judged_load:
+            self._workers = WorkerCount(self._cluster.postmaster.pid)
+            self._workers.start()
         self._wal_begin = self._wal_position()
 
     def end(self) -> None:
         """The driver said `done`: reads CPU, host and WAL position, stops the sampler. < 10 ms."""
         self._unix_end = time.time()
+        self._workers.stop()
         result = self._result
         if self._managed:
             if self._load is not None:
@@ -264,6 +274,12 @@ class StepWatch:
             result.pgstat = postgres.differences(self._before, counters)
             if self._alone and _LATE not in result.notes:
                 result.changed_rows = changed_rows(result.pgstat)
+        if self._judged_load:
+            result.judged_load = JudgedLoad(
+                executions=1,
+                temp_bytes=temp_bytes(result.pgstat, self._database),
+                parallel_workers=self._workers.most,
+            )
         if self._log is not None:
             log = self._log
             events = self._try("server log", lambda: log.events(self._unix_begin, self._unix_end))
@@ -274,6 +290,7 @@ class StepWatch:
 
     def close(self) -> None:
         """Ends what is still open: for a step that broke off before `after`. May be called again."""
+        self._workers.stop()
         if self._sampler is not None:
             self._sampler.stop()
         if self._waits is not None:
@@ -436,6 +453,13 @@ def lag_rows(seen: Sequence[ReplicaLag], begin: float) -> list[Json]:
         if lag.seconds is not None:
             row["lag_seconds"] = max(row["lag_seconds"] or 0.0, lag.seconds)
     return list(rows.values())
+
+
+def temp_bytes(pgstat: Sequence[Json], database: str) -> int | None:
+    """Bytes that a database wrote to temporary files; None where that was not read."""
+    own = [r for r in pgstat if (r["view"], r["object"]) == ("pg_stat_database", database)]
+    found = next((row for row in own if row["counter"] == "temp_bytes"), None)
+    return None if found is None else max(0, int((found["after"] or 0) - (found["before"] or 0)))
 
 
 def changed_rows(pgstat: Sequence[Json]) -> dict[str, int]:

@@ -63,9 +63,8 @@ damaged.
 
 A folder of twenty runs or more has a file `.catalogue`: the rows of `runs` and `steps`, so that listing
 ten thousand runs opens none of them ([store-scale](../../benchmarks/results/store-scale.md)). The first
-command that reads makes it, later ones keep it up by inode, size and times. The folders are the truth: it
-can be deleted at any time, and is not believed when damaged, from another release, a link, of another
-owner than you or root, or writable by others.
+command that reads makes it, later ones keep it up. The folders are the truth: it can be deleted at any
+time.
 
 ## run.json
 
@@ -140,7 +139,7 @@ STEP = {
     "target_rate": "rows/s asked of the background writers",
     "background_rate": "the smallest rows/s among them",
     "sla_met": "whether they reached 95 % of the target; null: no target",
-    "engine": "who moved the bytes",
+    "engine": "who moved the bytes; `none`: a server was started",
     "driver_cpu_seconds": "CPU of the driver",
     "driver_peak_rss_bytes": "its memory",
     "server_cpu_seconds": "CPU of all processes of the cluster; null of `dsn:`",
@@ -172,6 +171,7 @@ STEP = {
     "waits_cost": "what sampling took",
     "profile": "by role: file with stacks, samples, event; `note`: what was missing",
     "replay": "of a replay: lag (`lateness`), failures of then and now by SQLSTATE, executions without a row",
+    "judged_load": "of a compared load, all executions together; `sync_seconds` are no part of `seconds`",
     "alone": "of a replay in rounds: statements executed alone, with their turns",
     "query_pairs": "of recorded queries: turns of each, the shortest execution before them, `rejected` or"
     " `limited`",

@@ -37,6 +37,7 @@ class Feature(Enum):
     CONCAT = ("concat()", "9.1", function("concat"))
     EXTENSIONS = ("CREATE EXTENSION", "9.1", relation("pg_extension"))
     GIN_CLEANING = ("gin_clean_pending_list()", "9.6", function("gin_clean_pending_list"))
+    WAL_NAMES = ("pg_current_wal_lsn()", "10", function("pg_current_wal_lsn"))
     PARTITIONED_KEYS = (
         "primary keys on partitioned tables",
         "11",

@@ -432,6 +432,21 @@ class ReplicaStep(Struct, frozen=True, kw_only=True):
     lag_seconds: NotNegative | None
 
 
+class JudgedLoad(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a load took beside its time, in all rounds together."""
+
+    executions: Ordinal
+    temp_bytes: Count | None = None
+    parallel_workers: Count | None = None
+    """Most that were seen at the same time."""
+    replayed_bytes: Count | None = None
+    """Of the write-ahead log that a recovery replayed."""
+    redo_seconds: NotNegative | None = None
+    """In which a recovery after a crash did so, as the server's log has it."""
+    sync_seconds: NotNegative | None = None
+    """In which the server synced its files before; no part of the step's."""
+
+
 class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. Keys with a default are written only where there is something to say.
 
@@ -489,6 +504,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None
     replay: ReplayRecord | None = None
+    judged_load: JudgedLoad | None = None
+    """Of a load that is compared."""
     alone: AloneRecords | None = None
     """Of a replay in rounds; of the base those statements that another variant asks for."""
     query_pairs: QueryPairs | None = None

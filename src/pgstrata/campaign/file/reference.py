@@ -35,8 +35,8 @@ scale = "quick"
 
 `pgstrata init` writes a commented file, `pgstrata run FILE --dry-run` shows what it means, and
 `campaigns/` has ready ones. Unknown keys, wrong types and numbers outside the limits below are errors
-that name the key and the nearest known one. A file may be a pipe. A file of more than a megabyte, or a
-pipe without a byte for ten seconds, is refused; so are config files.
+that name the key and the nearest known one; limits alone are those of a whole number. A file may be a
+pipe. A file of more than a megabyte, or a pipe without a byte for ten seconds, is refused.
 
 The command line wins over the file: `--server`, `--config`, `--workload`, `--scale`, `--set key=value`,
 `--name`, `--results`, `--repeats`, `--base`, `--data-dir`, `--seed`, `--until`, `--order`, `--slice` (for
@@ -111,7 +111,10 @@ def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> st
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         if (without is not None and name in without.model_fields) or meaning.startswith("filled in by"):
             continue
-        kind = " ".join(filter(None, (_type(field.annotation), limits(field))))
+        within = limits(field)
+        kind = " ".join(filter(None, (_type(field.annotation), within)))
+        if within:
+            kind = kind.replace("integer ", "")
         rows.append(f"| `{name}` | {kind} | {_default(field)} | {meaning} |\n")
     return "".join(rows)
 

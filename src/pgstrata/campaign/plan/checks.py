@@ -4,7 +4,8 @@ started."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from pgstrata import numbers
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
@@ -18,7 +19,7 @@ from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import size_bytes
 from pgstrata.server.connect.pooler import Through
 from pgstrata.turns.windows import SHORT_SECONDS
-from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.language import Recovery, Step
 from pgstrata.workload.core.options import NotInVersionError
 
 BESIDE_BUFFERS = 64 << 20
@@ -151,6 +152,34 @@ def _prepares(step: Step) -> bool:
     return any(of(document(role)) for role in step.spec().roles)
 
 
+def check_recovery(campaign: Campaign, variants: Sequence[PlannedVariant]) -> None:
+    """Raises UsageError where a server would have to recover that is not pgstrata's alone, or as a standby
+    that its log is not enough for."""
+    for variant in variants:
+        for step, recovery in _recoveries(campaign, variant):
+            what = f"{variant.label}: {step.name}"
+            if not variant.server.managed:
+                raise UsageError(
+                    f"{what} would crash a running server (dsn:)",
+                    f"leave step {step.name} out for this server",
+                )
+            if variant.replicas is not None:
+                raise UsageError(f"{what} is of one server, without replicas", "leave `replicas` out")
+            if recovery.kind == "standby" and variant.config.settings.get("wal_level") == "minimal":
+                raise UsageError(
+                    f"{what} needs a log that a standby can replay, and wal_level = minimal writes less",
+                    f"wal_level = replica, or leave step {step.name} out",
+                )
+
+
+def _recoveries(campaign: Campaign, variant: PlannedVariant) -> Iterator[tuple[Step, Recovery]]:
+    for chosen in campaign.workloads:
+        with suppress(NotInVersionError):
+            for phase in chosen.phases(variant.server.features):
+                if isinstance(phase, Step) and phase.recovery is not None:
+                    yield phase, phase.recovery
+
+
 def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant], spec: Study) -> None:
     """Raises UsageError where variants cannot take turns at a workload as the campaign has it."""
     if len(variants) < 2:
@@ -193,5 +222,6 @@ __all__ = [
     "check_interleaved",
     "check_memory",
     "check_poolers",
+    "check_recovery",
     "memory_limit",
 ]

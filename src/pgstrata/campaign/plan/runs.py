@@ -18,6 +18,7 @@ from pgstrata.campaign.plan.checks import (
     check_interleaved,
     check_memory,
     check_poolers,
+    check_recovery,
     memory_limit,
 )
 from pgstrata.campaign.plan.existing import with_existing
@@ -99,6 +100,7 @@ def make_plan(
     variants = _variants(campaign, find_server)
     check_poolers(campaign, variants)
     check_counted(campaign, variants)
+    check_recovery(campaign, variants)
     unable = _unable(campaign, variants)  # "this version cannot" is said now, not after an hour
     runs = [
         _planned(campaign, variant, workload, repeat, unable.get((variant.label, workload.label), ""))

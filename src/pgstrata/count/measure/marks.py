@@ -156,7 +156,7 @@ def apart(step: Step) -> list[Step]:
     What runs one after the other there is told apart here: each query has instructions of its own.
     """
     role = step.roles[0]
-    script = role.scripts[0]
+    script = role.scripts[0] if role.scripts else None
     if not (step.apart and len(step.roles) == 1 and role.operations == 1 and isinstance(script, Script)):
         return [step]
     if role.clients > 1:

@@ -146,8 +146,8 @@ def plan_steps(
 
 def _ends(step: Step) -> bool:
     """Whether it ends by itself: a step that goes by the clock would do another number of operations each
-    time."""
-    return step.seconds is None and all(role.operations for role in step.roles)
+    time. A recovery is none that a driver does."""
+    return step.recovery is None and step.seconds is None and all(role.operations for role in step.roles)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from pgstrata.errors import PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
 from pgstrata.measure.placement import cpus_of
 from pgstrata.measure.progress import Progress
+from pgstrata.measure.recovery import recoverable
 from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules, versions
@@ -316,7 +317,7 @@ class ActiveRun:
         """Measures and stores a step in one piece. Raises DriverError where it was cut short."""
         self.interrupts.check()
         self.progress.step_begins(step)
-        with self.measurement(step, order, last=last) as measurement:
+        with recoverable(step, self.cluster), self.measurement(step, order, last=last) as measurement:
             measurement.measure(Part(step), self.progress.second)
             self.store(measurement)
 
@@ -361,7 +362,7 @@ class ActiveRun:
         keep = measurement.step.name in self._outlive
         stored = measurement.store(taken, reachable=reachable, keep=keep)
         result = stored.result
-        self._driver_version = result.ready.driver
+        self._driver_version = result.ready.driver or self._driver_version
         self._sizes = result.observed.sizes or self._sizes
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)

@@ -169,6 +169,12 @@ class Participant:
 
     # --- a step at which variants take turns --------------------------------------------------
 
+    @property
+    def step(self) -> Step:
+        """The present step, as this variant does it."""
+        assert self.measurement is not None
+        return self.measurement.step
+
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
         self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
@@ -227,7 +233,8 @@ class Participant:
 
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""
-        self.restored()
+        if step.recovery is None:
+            self.restored()
         self.measure(step, pair)
         self.cluster.stop("fast")
 

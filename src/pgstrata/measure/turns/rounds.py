@@ -20,7 +20,8 @@ def measure(group: Group, schedule: Schedule) -> None:
         group.draw_layout()
         for participant in group.order(pair):
             group.progress.round_begins(pair, participant.label)
-            step = warmed_up(schedule.step, group.settings, first=not participant.slices)
+            # Its own: versions may do the same in other words.
+            step = warmed_up(participant.step, group.settings, first=not participant.slices)
             group.attempt(participant, partial(Participant.measure_round, step=step, pair=pair))
     if not execute_alone(group, schedule.step, restored=True):
         group.each(lambda participant: participant.cluster.start())

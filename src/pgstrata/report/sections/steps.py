@@ -86,6 +86,8 @@ def _in_turn(measured: MeasuredStep) -> str:
 
 
 def _connections(measured: MeasuredStep) -> str:
+    if measured.record.engine == "none":
+        return ""  # a server was started
     counts = [f"{role.clients} {name}" for name, role in measured.record.roles.items()]
     return f"connections: {', '.join(counts)}" if counts else ""
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -102,6 +103,8 @@ class Cluster:
         self.postmaster = Postmaster(server, self.data_folder.path, self._account, cpus, self.closed)
         self.pooler = Pooler(self, through, cpus) if through is not None else None
         self.configuration = Configuration(config, self._known, self.data_folder)
+        self.start_seconds = 0.0
+        """From the last launch until the server accepted connections."""
         self.layout: Layout | None = None
         """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
@@ -208,6 +211,7 @@ class Cluster:
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
+            begun = time.monotonic()
             process = self.postmaster.launch(program, options, log, signal.SIGQUIT, env, under, self.layout)
         self.postmaster.runs_as(process)
         try:
@@ -217,6 +221,7 @@ class Cluster:
             if self.freezer is not None:
                 self.freezer.take(process.pid)
             Startup(self.server, self.data_folder.path, self.log_file, begin, self.connect).wait(process)
+            self.start_seconds = time.monotonic() - begun
         except BaseException:
             self.stop("immediate")
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from pgstrata.server.system.process import settle
 
 WAL = "wal"
 """Folder of the write-ahead log in the folder that is claimed for it."""
+
+HELD = "held"
+"""Folder in a write-ahead log of segments that its server is not to see yet."""
+
+_SEGMENT = re.compile(r"[0-9A-F]{24}")
 
 PATH_BYTES = 900
 """Longest path of a data folder: PostgreSQL cuts paths at 1023 bytes, those of its files included."""
@@ -156,6 +162,22 @@ class DataFolder:
         remove_folder(self.path)
         copy_data(self.snapshot, self.path, self._account)
         self.move_wal()
+
+    def hold_log(self) -> None:
+        """Adds the write-ahead log of the data to the snapshot, where a server does not look for it. Raises
+        ServerError."""
+        own, kept = wal_folder(self.path), wal_folder(self.snapshot)
+        assert own is not None and kept is not None
+        copy_folder(own.resolve(), kept / HELD, self._account)
+
+    def release_log(self) -> None:
+        """Gives a standby the log that was held back: the segment that it waits for last, so that all of it
+        is there at once. Raises OSError."""
+        log = wal_folder(self.path)
+        assert log is not None
+        for segment in sorted((log / HELD).iterdir(), reverse=True):
+            if _SEGMENT.fullmatch(segment.name):
+                segment.replace(log / segment.name)
 
     def drop_snapshot(self) -> None:
         """Frees the space of the copy."""

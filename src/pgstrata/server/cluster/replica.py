@@ -18,7 +18,7 @@ from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.standbys import NoStandbys
 from pgstrata.server.cluster.wanted_replicas import KEPT, NAME, Replicas, settings_for
-from pgstrata.server.config.known import known_settings
+from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.connect.pooler import Through
 from pgstrata.server.connect.session import use_catalogs_only
@@ -44,6 +44,13 @@ EVERY_SECONDS = 1.0
 
 _LETS_REPLICATE = re.compile(r"^\s*local\s+replication\s", re.MULTILINE)
 """A line of pg_hba.conf, as initdb writes since 10."""
+
+
+def standby_file(known: KnownSettings) -> tuple[str, str]:
+    """Returns the name and text of the file that makes a data folder that of a standby."""
+    if known.has("primary_conninfo"):  # a setting since there is no recovery.conf any more
+        return "standby.signal", ""
+    return "recovery.conf", "standby_mode = 'on'\n"
 
 
 class Standby:
@@ -82,9 +89,9 @@ class Standby:
             if not _LETS_REPLICATE.search(text):
                 data.write("pg_hba.conf", text + f"\nlocal replication {USER} trust\n")
             self.cluster.create(data.path)
-            name, text = "standby.signal", ""
+            name, text = standby_file(known_settings(self._primary.server))
             if not self._source_is_setting:
-                name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
+                text += self._source()
             self.cluster.data_folder.write(name, text)
         except OSError as error:
             raise unwritable(self.cluster.folder, error) from error
@@ -358,4 +365,4 @@ class _Watch(threading.Thread):
         self._primary.postmaster.quit()
 
 
-__all__ = ["Standby", "replicated"]
+__all__ = ["Standby", "replicated", "standby_file"]

@@ -85,6 +85,7 @@ __all__ = [
     "PgbenchScript",
     "Phase",
     "Pick",
+    "Recovery",
     "Repeat",
     "ReplayedSessions",
     "Role",
@@ -222,6 +223,8 @@ class CopyFile:
         return CopyFileSpec(copy=self.sql, name=self.name, file=self.file)
 
 
+RecoveryKind = Literal["crash", "standby"]
+
 Op = Sql | Set | Every | If | Sleep | CopyRows | CopyFile
 
 
@@ -343,6 +346,18 @@ class ReplayedSessions:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """What a server does when it is started, in the place of what roles do: it replays the write-ahead log of
+    these changes, which each variant writes once and then replays in every round.
+
+    kind: after a crash, or as a standby that has been held back. changes: statements by a superuser.
+    """
+
+    kind: RecoveryKind
+    changes: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Headline:
     """What the step is judged by.
 
@@ -392,7 +407,8 @@ class Step:
     load: it makes the data of the steps after it, measured or not; with `keep_loaded` it is left out where
     its data is kept.
     estimated_seconds: what the plan shows where `seconds` is None.
-    replay: what its only role does, which has no scripts then.
+    replay, recovery: what its only role does, which has no scripts then.
+    judged_load: what it took beside its time is recorded, as of a load that is compared.
     confined: its connections are those of a role that is no superuser (`Cluster.connection`), on a server of
     pgstrata's own.
     overtime: seconds that statements under way at its end may still take; then they are cancelled, and the
@@ -423,6 +439,8 @@ class Step:
     load: bool = False
     estimated_seconds: float | None = None
     replay: ReplayedSessions | None = None
+    recovery: Recovery | None = None
+    judged_load: bool = False
     overtime: float = 600.0
     confined: bool = False
     apart: bool = False

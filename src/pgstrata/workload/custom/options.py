@@ -149,6 +149,9 @@ class CustomOptions(WorkloadOptions):
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
     )
+    judge_load: bool = Field(
+        False, description="load steps are compared: repeated in rounds, each from the data before it"
+    )
     allow_outside: bool = Field(
         False,
         description="set by `allow_outside` of the campaign: everything is executed, by a superuser",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pgstrata.judge.queries import against_base
 from pgstrata.page.blocks import Block, Column, Row, Section, Table, words
+from pgstrata.page.judged_loads import judged_loads
 from pgstrata.page.loads import phase_table, seconds, stacked
 from pgstrata.page.queries import Queries, read
 from pgstrata.page.query_tables import Wording, query_blocks
@@ -28,11 +29,12 @@ def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
         for step in workload.steps
         if step.name.startswith("load.")
     }
-    if loads:
-        blocks.append(stacked(results, workload, loads, "Load by step — less is better", _HOW))
-        blocks.append(
-            phase_table(results, workload, loads, "Load by step — less is better", _HOW, together=True)
-        )
+    if (judged := judged_loads(results, workload)) is not None:
+        blocks.append(judged)
+    elif loads:
+        title = "Load by step — less is better"
+        blocks.append(stacked(results, workload, loads, title, _HOW))
+        blocks.append(phase_table(results, workload, loads, title, _HOW, together=True))
     found = read(results, workload)
     for step in ("queries", "streams"):
         if step in found.by_step:

@@ -403,8 +403,9 @@ def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: 
         ],
         Headline("load", "operations", "loads/h", fixed=1.0),
         group="load",
-        measured=False,
-        load=True,
+        measured=o.judge_load,
+        load=not o.judge_load,
+        judged_load=o.judge_load,
         estimated_seconds=seconds,
     )
 
