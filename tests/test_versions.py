@@ -61,6 +61,8 @@ ALLOWED = {
     ("judge/published.py", "version in own"): PUBLISHED,
     ("judge/published.py", "{one for one in others if major_of(one) == major} <= {version}"): PUBLISHED,
     ("judge/published.py", "major_of(one) == major"): PUBLISHED,
+    ("report/sections/published.py", "version in stands[one.version]"): PUBLISHED,
+    ("report/sections/published.py", "versions.get(variant) not in stands[one.version]"): PUBLISHED,
     ("source/git.py", "version is None"): NO_SERVER,
     ("source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
     ("source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,

@@ -163,7 +163,7 @@ def test_servers_are_measured_where_a_person_allows_it(place: Path, pg12: Server
         assert Path(measured["page"]).is_file() and not measured["failed"]
         assert measured["campaign"] in {c["campaign"] for c in await ask(client, "list_results")}
 
-    asks(place, "--allow-run", "--server", own, "--most-seconds", "400")(question)
+    asks(place, "--allow-run", "--server", own, "--max-seconds", "400")(question)
 
 
 @pytest.mark.server
@@ -182,7 +182,7 @@ def test_a_query_is_judged_with_its_data(place: Path, pg12: Server, pg17: Server
         assert result.is_error or result.structured_content
         assert not Path("/tmp/pgstrata-was-here").exists()
 
-    asks(place, "--allow-run", "--most-seconds", "400")(question)
+    asks(place, "--allow-run", "--max-seconds", "400")(question)
     asked = place / "results/.asked"
     assert {oct(p.stat().st_mode & 0o777) for p in asked.rglob("*.sql")} == {"0o600"}
     assert {oct(p.stat().st_mode & 0o777) for p in [asked, *asked.iterdir()]} == {"0o700"}
@@ -223,7 +223,7 @@ def test_an_answer_that_takes_too_long_is_ended_and_leaves_nothing(
         assert "no answer within 20 s. Next: " in await answer
         await gone(servers, within_seconds=10)
 
-    asks(place, "--allow-run", "--most-seconds", "20")(question)
+    asks(place, "--allow-run", "--max-seconds", "20")(question)
 
 
 @pytest.mark.server
@@ -242,7 +242,7 @@ def test_one_measurement_at_a_time_and_a_cancelled_one_ends(place: Path, pg12: S
             while "under way" in await refused(client, "compare_servers", **{**ENDLESS, "steps": ["none"]}):
                 await asyncio.sleep(0.2)
 
-    asks(place, "--allow-run", "--most-seconds", "300")(question)
+    asks(place, "--allow-run", "--max-seconds", "300")(question)
 
 
 @pytest.mark.server
@@ -292,8 +292,8 @@ def test_without_its_package_one_sentence_has_the_command(
         (["--server", "pg:17"], "add --allow-run"),
         (["--allow-run", "--server", "pg17"], "did you mean pg:17"),
         (["--allow-run", "--setup", "nowhere.sql"], "check the path"),
-        (["--allow-run", "--most-seconds", "1e9"], "900 is usual"),
-        (["--most-seconds", "0"], "--help"),
+        (["--allow-run", "--max-seconds", "1e9"], "900 is usual"),
+        (["--max-seconds", "0"], "--help"),
     ],
 )
 def test_options_are_checked(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ async def ask(arguments: Sequence[str], seconds: float, accepted: Sequence[int] 
     except TimeoutError:
         raise AskError(
             f"no answer within {seconds:.0f} s",
-            "ask for fewer steps or fewer seconds, or let a person allow more: pgstrata mcp --most-seconds",
+            "ask for fewer steps or fewer seconds, or let a person allow more: pgstrata mcp --max-seconds",
         ) from None
     finally:
         await _end(process)

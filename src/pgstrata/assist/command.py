@@ -33,7 +33,7 @@ def mcp(
     ] = None,
     most_seconds: Annotated[
         float,
-        typer.Option("--most-seconds", metavar="S", help="Longest time that one answer may take.", min=10),
+        typer.Option("--max-seconds", metavar="S", help="Longest time that one answer may take.", min=10),
     ] = 900.0,
 ) -> None:
     """Answer assistants with verdicts: a server of the Model Context Protocol on standard input and output.
@@ -56,7 +56,7 @@ def mcp(
     from pgstrata.server.find.acquire import check_spec
 
     if not most_seconds <= LONGEST_SECONDS:
-        raise UsageError(f"--most-seconds {most_seconds:g}: more than a day", "900 is usual")
+        raise UsageError(f"--max-seconds {most_seconds:g}: more than a day", "900 is usual")
     if not allow_run and (server or setup):
         raise UsageError("--server and --setup are about measuring", "add --allow-run, or leave them out")
     servers = listed_servers(server or [])
