@@ -156,7 +156,8 @@ def asked(capsys: Said, arguments: list[str], shown: str = "") -> str:
     for word in ("Traceback", "defect", "panicked", "\x1b"):
         assert word not in both, f"{what}: {both[:2000]}"
     if code == 2:
-        assert said.err.startswith(("error: ", "left out: ")), what
+        begins = ("error: ", "left out: ") if arguments else "Usage: "
+        assert said.err.startswith(begins), what
     assert len(said.err) < 40_000, what
     return said.err
 

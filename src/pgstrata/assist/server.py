@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from pgstrata.assist.answers import (
 from pgstrata.assist.ask import READING_SECONDS, ask
 from pgstrata.campaign.named_servers import named_server
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.files import disk
+from pgstrata.files import digests, disk
 from pgstrata.files.user_files import shown
 from pgstrata.server.find.acquire import check_spec
 from pgstrata.store.lock import own_results
@@ -171,7 +170,7 @@ class Tools:
 
     def _write(self, sql: str, setup_sql: str | None) -> tuple[Path, list[Path]]:
         """Writes the query and its data below the results, under their digest: asked again, it is known."""
-        digest = hashlib.sha256(f"{sql}\0{setup_sql}".encode()).hexdigest()[:16]
+        digest = digests.of(f"{sql}\0{setup_sql}")[:16]
         own_results(self._allowed.results)
         folder = self._allowed.results / ".asked" / digest
         for private in (folder.parent, folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pgstrata import numbers
 from pgstrata.page.results import RunSet
 from pgstrata.stats.rates import middle
 from pgstrata.store.imported import ImportedStep
@@ -54,7 +55,7 @@ def imported_results(results: RunSet) -> list[ImportedResults]:
 def label_of(key: StepKey) -> str:
     """Returns a step as a reader sees it."""
     name, clients = key
-    return name if clients is None else f"{name}, {clients} client{'s' if clients > 1 else ''}"
+    return name if clients is None else f"{name}, {numbers.counted(clients, 'client')}"
 
 
 __all__ = ["ImportedResults", "StepKey", "imported_results", "label_of"]

@@ -61,6 +61,7 @@ class Loads:
     summary = "COPY, index builds, VACUUM, ANALYZE, a restore, crash recovery, replay on a standby"
     Options = LoadsOptions
     scales: Mapping[str, Mapping[str, Any]] = {
+        "count": {"rows": 5_000, "steps": ["copy", "index", "vacuum", "analyze"]},
         "quick": {"rows": 20_000},
         "demo": {"rows": 200_000},
         "small": {},

@@ -6,10 +6,10 @@ and changes no constant has the digest of the commit before.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from pgstrata.files import digests
 from pgstrata.files.elf import LOADED, NOBITS, NOTE, sections_of
 
 _UNREAD = frozenset({"doc", "man", "locale", "html"})
@@ -25,15 +25,17 @@ def code_digest(bin_dir: Path) -> str:
     root = bin_dir.parent
     # A server knows the folder that it is installed in, whose name is that of its build.
     name = root.name.encode()
-    whole = hashlib.sha256()
-    try:
+
+    def parts() -> Iterator[bytes]:
         for file in _files(root):
-            whole.update(f"\0{file.relative_to(root)}\0".encode(errors="surrogateescape"))
+            yield f"\0{file.relative_to(root)}\0".encode(errors="surrogateescape")
             for part in _parts(file):
-                whole.update(part.replace(name, b"0" * len(name)))
+                yield part.replace(name, b"0" * len(name))
+
+    try:
+        return digests.of_parts(parts())
     except OSError:
         return ""
-    return whole.hexdigest()
 
 
 def _files(root: Path) -> Iterator[Path]:

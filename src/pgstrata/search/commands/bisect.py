@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pgstrata.campaign.file.toml import parse_value
 from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
@@ -209,12 +209,10 @@ def _apart(sets: Sequence[str], steps: Sequence[str]) -> tuple[str, ...]:
     found = []
     for set_ in sets:
         key, _, value = set_.partition("=")
-        try:
-            scripts = tomllib.loads(f"scripts = {value}")["scripts"] if key.strip() == "scripts" else []
-        except tomllib.TOMLDecodeError:
-            scripts = []
+        value_of_key = parse_value(value, f"--set {key}") if key.strip() == "scripts" else []
+        scripts = value_of_key if isinstance(value_of_key, list) else []
         names = [script for script in scripts if isinstance(script, str) and "@" not in script]
-        if isinstance(scripts, list) and 1 < len(names) == len(scripts) and stems(names) not in steps:
+        if 1 < len(names) == len(scripts) and stems(names) not in steps:
             set_ = f"steps=[{', '.join(f'{{scripts=[{json.dumps(name)}]}}' for name in names)}]"
         found.append(set_)
     return tuple(found)
