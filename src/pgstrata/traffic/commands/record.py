@@ -18,8 +18,8 @@ def record(
         typer.Option("--to", metavar="DSN", help="The server: postgresql://HOST:5432?sslmode=require"),
     ],
     output: Annotated[
-        Path, typer.Option("--folder", "-o", metavar="FOLDER", help="A new one, for the recording.")
-    ],
+        Path, typer.Option("--folder", "-o", metavar="FOLDER", help="A new one (default: recording).")
+    ] = Path("recording"),
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect to.")
     ] = "127.0.0.1:6432",
