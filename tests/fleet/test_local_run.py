@@ -45,7 +45,7 @@ def test_nothing_of_the_engine_is_imported(place: Path) -> None:
         "settle_base = 0 }\n"
     )
     assert loaded(place, "run", str(file)) == ""
-    assert loaded(place, "compare", "pg17", "pg17") == ""
+    assert loaded(place, "report", "results") == ""
 
 
 def test_with_a_fleet_it_is(place: Path) -> None:

@@ -192,7 +192,7 @@ def test_versions_that_are_no_upgrade(files: Path, asked: Asked) -> None:
     refused(asked("upgrade", "--from", "17", "--to", "17", *what), "both PostgreSQL 17.", "noise")
     refused(asked("upgrade", "--from", "13", "--to", "17", "--to", "13", *what), "both PostgreSQL 13.")
     refused(asked("upgrade", "--from", "13", "--to", "seventeen", *what), "does not name a server")
-    refused(asked("upgrade", "--from", "13", "--to", "17.999", *what), "17.999", code=1)
+    refused(asked("upgrade", "--from", "13", "--to", "17.999", *what), "17.999")
     refused(asked("upgrade", "--from", "dsn:host=x", "--to", "17", *what), "starts itself")
     refused(asked("upgrade", "--from", "13", "--to", "17", *what, "--after-load", "16=drop.sql"), "drop.sql")
     (files / "drop.sql").write_text("SELECT 1;\n")
