@@ -197,7 +197,7 @@ def test_servers_that_are_not_to_be_had(place: Path, pgstrata: Program, campaign
     assert "17." in unknown.stderr
     assert "Traceback" not in unknown.stderr
     empty = pgstrata("run", "--server", f"path:{place}", "--data-dir", "data")
-    assert empty.returncode == 1
+    assert empty.returncode == 2
     assert "no PostgreSQL" in empty.stderr
 
 
