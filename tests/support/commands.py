@@ -200,6 +200,12 @@ def _write_files(place: Path, server: str, secret: str) -> None:
         plain(START + n * 20 * MS, 0.5, texts[n % 10 == 0].format(n=1 + n % 2000)) for n in range(50_000)
     )
     (place / "app.csv").write_text(log(statements))
+    # A log of pgbench: client, transaction, microseconds, script, time.
+    lines = (
+        f"{n % 4} {n // 4 + 1} {500 + n % 90} 0 {1_790_000_000 + n // 500} {n % 500 * 2000}\n"
+        for n in range(50_000)
+    )
+    (place / "pgbench_log.1").write_text("".join(lines))
     (place / "short.csv").write_text("".join((place / "app.csv").read_text().splitlines(True)[:300]))
     for name in ("app.sql", "app.csv", "short.csv"):
         (place / name).chmod(0o600)
@@ -331,6 +337,9 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
     # So would this (tests/traffic/record).
     unused = ("--to", "postgresql://127.0.0.1:1", "--listen", "192.0.2.1:1", "-o", "new-recording")
     yield Command("record", ("record", *unused), 1.0, codes=(2,))
+    # An assistant speaks to it until it leaves (tests/assist).
+    yield Command("mcp", ("mcp", "--max-seconds", "1e9"), 1.0, codes=(2,))
+    yield Command("import", ("import", "pgbench_log.1", "--variant", "pg17", "--results", RESULTS), 2.0)
     yield Command(
         "export-statistics",
         ("export-statistics", url(cluster), "-o", "new-statistics.sql"),
