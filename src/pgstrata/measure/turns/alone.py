@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata import numbers
@@ -138,18 +138,20 @@ class AloneExecution:
             elif left <= 0:
                 self._keep(one, {}, f"the time for it was over ({numbers.duration(self._seconds)})")
             else:
-                ends = time.monotonic() + left / (len(chosen) - number)
-                self._one(one, statement, folder / str(number), ends)
+                self._one(one, statement, time.monotonic() + left / (len(chosen) - number))
 
-    def _one(self, candidate: Candidate, statement: AloneStatement, folder: Path, deadline: float) -> None:
+    def _one(self, candidate: Candidate, statement: AloneStatement, deadline: float) -> None:
         """One statement in pairs, until it is known of all its variants."""
         sides = [self._base, *candidate.others]
         first = self._pair(sides, statement, 0)  # reads what it needs into memory
         if isinstance(first, str):
             self._keep(candidate, {}, first)
             return
-        folder.mkdir(mode=0o700)
-        statement = self._of_length(candidate, first, folder)
+        if statement.of_length is not None:
+            # Beside the others one may wait for what nobody holds here: of the executions that filled a turn
+            # there a scheduler's tick is a large part.
+            step = statement.of_length(1 / min(part.rate for part in first.values()))
+            statement = replace(statement, step=step)
         slices: dict[str, list[Slice]] = {side.label: [] for side in sides}
         reason = ""
         for pair in range(1, MOST_PAIRS + 1):
@@ -171,13 +173,6 @@ class AloneExecution:
             if self._verdict(other, slices).word == "slower"
         ]
         self._keep(candidate, slices, reason)
-
-    def _of_length(self, candidate: Candidate, first: Mapping[str, Slice], folder: Path) -> AloneStatement:
-        """Returns the statement with as many executions as fill a turn. Beside the others one may wait for
-        what nobody holds here: of the executions that filled a turn there a scheduler's tick is a large part.
-        """
-        number = candidate.statement.number
-        return self._make({number: 1 / min(part.rate for part in first.values())}, folder)[number]
 
     def _pair(
         self, sides: Sequence[Participant], statement: AloneStatement, pair: int

@@ -6,10 +6,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pgstrata.sql_tokens import tokens
-from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer
+from pgstrata.traffic.captured import SIMPLE, Captured, Header, Shape, Statement, Writer
 from pgstrata.traffic.replay.samples import MOST_READ, PLANNED, text_with_values
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
 
@@ -75,17 +76,36 @@ def alone_statements(
         if reason := _why_not(samples[number].statements[0].text):
             statements[number] = AloneStatement(None, why_not=reason)
             continue
-        path = folder / f"{place}.traffic"
-        executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[number], 1e-6))))
-        shape = shapes[number]
-        _write(path, database, shape.text, samples[number], executions, rolled_back=not shape.reads)
-        first = samples[number].statements[0]
+        shape, sampled = shapes[number], samples[number]
+        first = sampled.statements[0]
+        of_length = partial(
+            _turn, folder / f"{place}.traffic", database, shape, sampled, role=role, confined=confined
+        )
         statements[number] = AloneStatement(
-            _step(path, database, role, confined),
+            of_length(wanted[number]),
+            of_length=of_length,
             text=text_with_values(first) if _words(first.text)[0] in QUERIES else "",
-            settings=samples[number].settings,
+            settings=sampled.settings,
         )
     return statements
+
+
+def _turn(
+    path: Path,
+    database: str,
+    shape: Shape,
+    samples: _Samples,
+    seconds: float,
+    *,
+    role: str,
+    confined: bool,
+) -> Step:
+    """Writes the file of one turn of executions that take so many seconds, in the place of an earlier one, and
+    returns its step."""
+    path.unlink(missing_ok=True)
+    executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(seconds, 1e-6))))
+    _write(path, database, shape.text, samples, executions, rolled_back=not shape.reads)
+    return _step(path, database, role, confined)
 
 
 def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict[int, _Samples]:
