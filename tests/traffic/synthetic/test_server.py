@@ -123,18 +123,23 @@ def clusters(pg13: Server, pg17: Server) -> Iterator[Mapping[str, Cluster]]:
         yield {"13": old, "17": new}
 
 
-def replayed(cluster: Cluster, file: Path) -> tuple[dict[str, Calls], dict[str, Any]]:
-    """What pg_stat_statements has of a replay on new data, and what the replay says of itself."""
+def run_replay(cluster: Cluster, file: Path) -> dict[str, Any]:
+    """Replays a file on the data that is there."""
     workload = catalog.find("replay")
     options = workload.Options.model_validate({"file": str(file), "speed": 0})
     step = workload.phases(options, NEWEST)[-1]
     assert isinstance(step, Step)
+    return run_step(cluster, "shop", step).role("replay")
+
+
+def replayed(cluster: Cluster, file: Path) -> tuple[dict[str, Calls], dict[str, Any]]:
+    """What pg_stat_statements has of a replay on new data, and what the replay says of itself."""
     with database(cluster, "shop") as connection:
         connection.execute((SCHEMA + MORE).encode())
         connection.execute("ANALYZE")
         connection.execute("SELECT pg_stat_statements_reset()")
-        outcome = run_step(cluster, "shop", step)
-        return counted(connection), outcome.role("replay")
+        told = run_replay(cluster, file)
+        return counted(connection), told
 
 
 def sent(file: Path) -> dict[int, set[str]]:
@@ -348,15 +353,6 @@ def test_expressions_are_asked_for_on_sampled_rows(pg17: Server, tmp_path: Path)
             assert "which name nextval is given is not known" in reasons
         replayed_file = run_replay(cluster, file)
         assert replayed_file["replay"]["failures"] == []
-
-
-def run_replay(cluster: Cluster, file: Path) -> dict[str, Any]:
-    """Replays a file on the data that is there."""
-    workload = catalog.find("replay")
-    options = workload.Options.model_validate({"file": str(file), "speed": 0})
-    step = workload.phases(options, NEWEST)[-1]
-    assert isinstance(step, Step)
-    return run_step(cluster, "shop", step).role("replay")
 
 
 def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, place: Path) -> None:

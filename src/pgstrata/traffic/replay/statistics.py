@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -17,12 +18,14 @@ from pgstrata.server.connect.session import answering
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.synthetic.files import of_folder
-from pgstrata.traffic.synthetic.statistics import MARK, KnownColumn, Statistics, of_server
+from pgstrata.traffic.synthetic.statistics import MARK, Statistics, of_server
 
 if TYPE_CHECKING:
     from pgstrata.traffic.synthetic.make import TypesOf
     from pgstrata.traffic.synthetic.questions import Questions
     from pgstrata.traffic.synthetic.rows import RowsOf
+
+T = TypeVar("T")
 
 STATISTICS_SECONDS, QUESTION_SECONDS = 600.0, 120.0
 """How long a server may take to list its statistics, and to answer a question about one statement."""
@@ -81,21 +84,16 @@ def capture_statistics(
         with _asked(connection, conninfo) as statistics:
             types_of, rows_of = types_by(connection), rows_by(connection)
 
-        def bounded_types(text: str) -> Sequence[str]:
+        def bounded(ask: Callable[..., T], *what: Any) -> T:
             with answering(connection, QUESTION_SECONDS):
-                return types_of(text)
+                return ask(*what)
 
-        def bounded_rows(columns: Sequence[KnownColumn]) -> Sequence[tuple[str, ...]]:
-            with answering(connection, QUESTION_SECONDS):
-                return rows_of(columns)
-
-        def bounded(ask: Callable[[], Any]) -> Any:
-            with answering(connection, QUESTION_SECONDS):
-                return ask()
-
+        bounded_types = partial(bounded, types_of)
         if not sample:
             return make(statistics, bounded_types)
-        return make(statistics, bounded_types, bounded_rows, ServerQuestions(connection, bounded))
+        return make(
+            statistics, bounded_types, partial(bounded, rows_of), ServerQuestions(connection, bounded)
+        )
 
 
 def read_statements(source: str) -> Statistics:

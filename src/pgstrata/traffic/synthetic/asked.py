@@ -14,7 +14,7 @@ from pgstrata.sql_text import literal
 from pgstrata.traffic.synthetic.expressions import KEY_UNKNOWN
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.numbering import base_type
-from pgstrata.traffic.synthetic.origins import Hide, Origin, Value, array_of, constant
+from pgstrata.traffic.synthetic.origins import Hide, Origin, Value, array_of, constant, pattern_beginning
 from pgstrata.traffic.synthetic.questions import Questions
 from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Sampled, Use
@@ -57,8 +57,7 @@ class AskedExpressions:
                 case "any":
                     return (array_of([hide(dice.choice(values)) for _ in range(LISTED)]),)
                 case "like":
-                    begin = hide(dice.choice(values)[:4])
-                    return (re.sub(r"([\\%_])", r"\\\1", begin) + "%",)
+                    return (pattern_beginning(hide(dice.choice(values)[:4])),)
             return (hide(dice.choice(values)),)
 
         return Origin((number,), draw, f"{use.sampled.text} of sampled rows")

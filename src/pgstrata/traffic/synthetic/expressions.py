@@ -213,18 +213,15 @@ class Expressions(ABC):
         if isinstance(left, ast.RowExpr) and isinstance(right, ast.RowExpr):
             self._rows(left, right, kind, scope)
             return
-        if left is not None:
-            other = self._column(right, scope)
-            self._walk(left, scope, self._against(right, other, TURNED.get(kind, kind), scope))
-        own = self._column(left, scope)
-        self._walk(right, scope, self._against(left, own, kind, scope))
+        for one, other, how in ((left, right, TURNED.get(kind, kind)), (right, left, kind)):
+            # What nothing is drawn for needs no use, which takes time to find.
+            self._walk(one, scope, self._against(other, how, scope) if _has_parameter(one) else None)
 
-    def _against(self, node: Any, other: Use, kind: Kind, scope: Scope) -> Use | None:
+    def _against(self, node: Any, kind: Kind, scope: Scope) -> Use | None:
         """What is compared with an expression is for."""
-        if other.column is not None:
+        other = self._about(node, scope)
+        if other.column is not None or other.sampled is not None:
             return replace(other, kind=kind)
-        if (sampled := sampled_expression(node, scope)) is not None:
-            return Use(kind, sampled=sampled)
         if isinstance(node, ast.FuncCall) and _name(node) in ("count", "length", "char_length"):
             return Use("guess", guess="1")
         if isinstance(node, ast.ParamRef):  # of two parameters, `$1 = $2`

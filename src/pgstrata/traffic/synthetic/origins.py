@@ -111,11 +111,16 @@ def beginning_like(number: int, distribution: Distribution, use: Use, share: flo
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         begin = changed(distribution.beginning(distribution.equal(dice), wanted), use.change)
-        return (re.sub(r"([\\%_])", r"\\\1", hide(begin)) + "%",)
+        return (pattern_beginning(hide(begin)),)
 
     words = f"LIKE the beginning of {distribution.column.title}"
     words += "" if share is None else f": {100 * wanted:.3g} % of the rows"
     return Origin((number,), draw, words, guessed=share is None)
+
+
+def pattern_beginning(text: str) -> str:
+    """Returns the pattern of LIKE for values that begin with a text."""
+    return re.sub(r"([\\%_])", r"\\\1", text) + "%"
 
 
 def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Origin:
@@ -144,6 +149,7 @@ __all__ = [
     "drawn_from",
     "drawn_together",
     "hidden",
+    "pattern_beginning",
     "put_into",
     "range_between",
     "range_beyond",
