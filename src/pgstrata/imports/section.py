@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pgstrata import numbers
 from pgstrata.imports.results import ImportedResults, StepKey, imported_results, label_of
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, missing, words
-from pgstrata.page.charts import PALETTE, axis, color, dash, label, rounded
+from pgstrata.page.charts import PALETTE, axis, color, dash, label, legend_above, rounded
 from pgstrata.page.results import RunSet, anchor
+from pgstrata.store.imported import ImportedStep
 
 STEPS_PER_CHART = 8
 MOST_CHARTS = 24
@@ -73,64 +74,58 @@ def _latency_table(one: ImportedResults) -> Table | None:
         for name in ("mean", "stddev", "p50", "p95", "p99", "max")
         if any(name in step.latency for steps in one.steps.values() for step in steps)
     ]
-    rows = [
-        Row([words(label_of(key)), words(variant), *(_milliseconds(steps[-1].latency.get(n)) for n in names)])
-        for (variant, key, _), steps in one.steps.items()
-        if steps[-1].latency
-    ]
-    if not rows:
-        return None
-    return Table(
-        name="imported-response-times",
-        title=f"Imported response times: {one.workload}",
-        columns=[
-            Column("step", "Step", align="left"),
-            Column("variant", "Variant", align="left"),
-            *(Column(name, name, "ms") for name in names),
-        ],
-        rows=rows,
-        how="As the program reports them; of repeats those of the last.",
-        keys=(("workload", one.workload),),
-        lead=2,
-    )
-
-
-def _milliseconds(seconds: float | None) -> Cell:
-    return (
-        missing("not in the file") if seconds is None else Cell(seconds * 1e3, numbers.milliseconds(seconds))
+    return _table_of_last(
+        one,
+        "imported-response-times",
+        "Imported response times",
+        lambda step: step.latency,
+        [Column(name, name, "ms") for name in names],
+        lambda seconds: Cell(seconds * 1e3, numbers.milliseconds(seconds)),
+        "As the program reports them; of repeats those of the last.",
     )
 
 
 def _figures_table(one: ImportedResults) -> Table | None:
-    names = list(dict.fromkeys(n for steps in one.steps.values() for step in steps for n in step.figures))
-    rows = [
-        Row(
-            [
-                words(label_of(key)),
-                words(variant),
-                *(
-                    missing("not in the file")
-                    if (v := steps[-1].figures.get(n)) is None
-                    else Cell(v, f"{v:.6g}")
-                    for n in names
-                ),
-            ]
-        )
-        for (variant, key, _), steps in one.steps.items()
-        if steps[-1].figures
-    ]
+    names = dict.fromkeys(n for steps in one.steps.values() for step in steps for n in step.figures)
+    return _table_of_last(
+        one,
+        "imported-figures",
+        "Further imported figures",
+        lambda step: step.figures,
+        [Column(name, name) for name in names],
+        lambda value: Cell(value, f"{value:.6g}"),
+        "Under the names of the files; of repeats those of the last.",
+    )
+
+
+def _table_of_last(
+    one: ImportedResults,
+    name: str,
+    title: str,
+    figures_of: Callable[[ImportedStep], Mapping[str, float]],
+    columns: Sequence[Column],
+    cell: Callable[[float], Cell],
+    how: str,
+) -> Table | None:
+    """Returns figures of the last repeat of each step and variant, in these columns; None without any."""
+    rows = []
+    for (variant, key, _), steps in one.steps.items():
+        if figures := figures_of(steps[-1]):
+            values = [figures.get(column.key) for column in columns]
+            cells = [missing("not in the file") if value is None else cell(value) for value in values]
+            rows.append(Row([words(label_of(key)), words(variant), *cells]))
     if not rows:
         return None
     return Table(
-        name="imported-figures",
-        title=f"Further imported figures: {one.workload}",
+        name=name,
+        title=f"{title}: {one.workload}",
         columns=[
             Column("step", "Step", align="left"),
             Column("variant", "Variant", align="left"),
-            *(Column(name, name) for name in names),
+            *columns,
         ],
         rows=rows,
-        how="Under the names of the files; of repeats those of the last.",
+        how=how,
         keys=(("workload", one.workload),),
         lead=2,
     )
@@ -212,7 +207,7 @@ def _chart(
     layout: dict[str, Any] = {
         "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.02),
         "xaxis": x,
         "yaxis": y,
     }

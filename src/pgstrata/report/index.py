@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgstrata.files.disk import storing
@@ -57,8 +57,7 @@ def write_index(results: Results, pages: Mapping[str, Path], answers: Mapping[st
     Raises StoreError where it cannot be written.
     """
     address = {name: page.relative_to(results.root).as_posix() for name, page in pages.items()}
-    found = campaign_runs(results.entries())
-    campaigns = [CampaignRuns(c.name, c.runs, address.get(c.name, "")) for c in found]
+    campaigns = [replace(c, address=address.get(c.name, "")) for c in campaign_runs(results.entries())]
     runs = counted(sum(len(c.runs) for c in campaigns), "run")
     page = Page(
         title=results.root.resolve().name,
