@@ -25,7 +25,7 @@ from pgstrata.judge.plan_shape import plan_changes
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.server.features import NEWEST
-from pgstrata.stats.distributions import student_quantile
+from pgstrata.stats.distributions import NORMAL_95, student_quantile
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
@@ -45,9 +45,6 @@ SECONDS = 20.0
 """Measured of each variant, unless more is asked for."""
 
 BASE, OTHER = "base", "other"
-
-NORMAL_95 = 1.959964
-"""Standard errors of a 95 % interval of a normal value."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from statistics import NormalDist
 
 _NORMAL = NormalDist()
 
+NORMAL_95 = 1.959964
+"""Standard errors of a 95 % interval of a normal value."""
+
 _TINY = 1e-300
 _PRECISE = 4e-16
 _MOST_TERMS = 1_000_000
@@ -158,4 +161,4 @@ def exponential_integral(begin: float) -> float:
     return value * math.exp(-begin)
 
 
-__all__ = ["coin_below", "exponential_integral", "student_below", "student_quantile"]
+__all__ = ["NORMAL_95", "coin_below", "exponential_integral", "student_below", "student_quantile"]

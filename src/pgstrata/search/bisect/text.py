@@ -11,11 +11,9 @@ from pgstrata.search.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.state import Measurement, State
 from pgstrata.search.bisect.ways import other_way
+from pgstrata.stats.distributions import NORMAL_95
 
 Json = dict[str, Any]
-
-NORMAL_95 = 1.959964
-"""Standard errors of a 95 % interval."""
 
 
 def interval(outcome: Outcome, by: By) -> tuple[float, float, float]:

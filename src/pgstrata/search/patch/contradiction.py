@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgstrata.search.bisect.procedure import PROOF, START_ERROR, By
-
-NORMAL_95 = 1.959964
-"""Standard errors of a 95 % interval of a normal value."""
+from pgstrata.stats.distributions import NORMAL_95
 
 
 @dataclass(frozen=True)
