@@ -109,7 +109,7 @@ def _row(
     changes = changes_of(
         counts.side(comparison.base), counts.side(comparison.other), step.workload, step.step, step.role
     )
-    said = sentence(step, changes).partition(", of them ")[2] if step.word in ("more", "fewer") else ""
+    functions = sentence(step, changes).partition(", of them ")[2] if step.word in ("more", "fewer") else ""
     interval = f"{numbers.significant(step.low, 4)} – {numbers.significant(step.high, 4)}"
     cells = [
         step.step,
@@ -117,7 +117,7 @@ def _row(
         "not counted" if step.other is None else f"× {numbers.significant(step.ratio, 4)}",
         interval if step.other is not None else "",
         step.word,
-        said,
+        functions,
         _published(bundle, comparison, step.step, published),
     ]
     return f"| {' | '.join(cells)} |\n"
@@ -126,14 +126,14 @@ def _row(
 def _published(bundle: Bundle, comparison: CountComparison, step: str, published: Sequence[Published]) -> str:
     """Returns the published ratio of rates of the same two versions, the version it is of behind it."""
     versions = {run.variant: run.record.server.version for run in bundle.results.counted}
-    own = list(versions.values())
+    measured = list(versions.values())
     study = {one.version for one in published} | {one.base for one in published}
     for one in published:
-        both = (
+        pair = (
             (one.base, versions[comparison.base]),
             (one.version, versions[comparison.other]),
         )
-        if one.step == step and all(mine in same_version(theirs, study, own) for theirs, mine in both):
+        if one.step == step and all(mine in same_version(theirs, study, measured) for theirs, mine in pair):
             return f"× {numbers.ratio(one.ratio.value)} ({one.version})"
     return ""
 

@@ -47,10 +47,10 @@ def builds(n: int, prior: Sequence[float], culprit: int) -> tuple[int, bool]:
 
 def kinds_of(changes: Sequence[Touched], executed: Executed) -> Mapping[str, list[int]]:
     """Positions of commits by what they touch."""
-    files = {executed.files.get(name) for name in executed.own}
+    files = {executed.files.get(name) for name in executed.shares}
     numbered = list(enumerate(changes, 1))
     return {
-        "touches a function that is executed": [n for n, c in numbered if c.names & executed.own.keys()],
+        "touches a function that is executed": [n for n, c in numbered if c.names & executed.shares.keys()],
         "touches none of its files": [n for n, c in numbered if c.code and not c.code & files],
         "touches no code": [n for n, c in numbered if not c.code],
     }
@@ -68,38 +68,39 @@ def main() -> None:
     repo, n = Path(state.question["repository"]), len(state.line) - 1
     changes = list(touched_by(repo, state.line).values())
     counted = state.measured_by("instructions")[0].campaign
-    found = executed_by(wanted.search / RUNS, counted, state.question["steps"][0])
-    both = Executed(found.own, found.differs, defined_in(repo, state.line[-1]))
+    counts = executed_by(wanted.search / RUNS, counted, state.question["steps"][0])
+    executed = Executed(counts.shares, counts.differs, defined_in(repo, state.line[-1]))
     print("| commit | of | drawn | prior | builds, median | most | found |")
     print("|---|---:|---:|---|---:|---:|---:|")
     dice = np.random.default_rng(1)
-    groups = dict(kinds_of(changes, both))
+    groups = dict(kinds_of(changes, executed))
     if wanted.culprit:
         groups = {wanted.culprit: [_place(state.line, wanted.culprit)], **groups}
     for kind, places in groups.items():
-        hot = [max((both.own.get(name, 0.0) for name in changes[p - 1].names), default=0.0) for p in places]
+        shares = executed.shares
+        hot = [max((shares.get(name, 0.0) for name in changes[p - 1].names), default=0.0) for p in places]
         weights = np.sqrt(hot) if all(hot) else np.ones(len(places))
         many = min(wanted.drawn, len(places))
         some = [int(p) for p in dice.choice(places, many, replace=False, p=weights / weights.sum())]
         for name in ("none", "one end", "both ends"):
-            results = [builds(n, prior_for(name, changes, both, place), place) for place in some]
+            results = [builds(n, prior_for(name, changes, executed, place), place) for place in some]
             each, right = [b for b, _ in results], sum(good for _, good in results)
             row = f"{kind} | {len(places)} | {many} | {name} | {median(each):g} | {max(each)} | {right}"
             print(f"| {row} |", flush=True)
 
 
-def prior_for(name: str, changes: Sequence[Touched], both: Executed, place: int) -> list[float]:
+def prior_for(name: str, changes: Sequence[Touched], executed: Executed, place: int) -> list[float]:
     """The prior of a search whose slow commit is that at a position."""
     if name == "none":
         return []
     if name == "one end":
-        return prior_of(changes, Executed(both.own, {}, both.files))
-    touched = max(changes[place - 1].names, key=lambda f: both.own.get(f, 0.0), default="")
-    differs = dict(both.differs)
-    if touched in both.own:
+        return prior_of(changes, Executed(executed.shares, {}, executed.files))
+    touched = max(changes[place - 1].names, key=lambda f: executed.shares.get(f, 0.0), default="")
+    differs = dict(executed.differs)
+    if touched in executed.shares:
         differs = {function: share / 2 for function, share in differs.items()}
         differs[touched] = differs.get(touched, 0.0) + 0.5
-    return prior_of(changes, Executed(both.own, differs, both.files))
+    return prior_of(changes, Executed(executed.shares, differs, executed.files))
 
 
 def _place(line: Sequence[str], commit: str) -> int:

@@ -12,7 +12,7 @@ from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark
 from pgstrata.judge.published import ONE, Agreement, Published, Rounded, agreement, same_version
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, missing, words
-from pgstrata.page.charts import PALETTE, axis, label, rounded
+from pgstrata.page.charts import PALETTE, axis, label, legend_above, rounded
 from pgstrata.page.results import RunSet, anchor
 
 MOST_CHARTS = 12
@@ -53,9 +53,9 @@ def held(results: RunSet) -> list[Held]:
     versions = {v: runs[0].record.server.version for v in results.variants if (runs := results.runs_of(v))}
     if results.base not in versions:
         return []
-    own = list(versions.values())
+    measured = list(versions.values())
     study = {one.version for one in results.published} | {one.base for one in results.published}
-    stands = {version: same_version(version, study, own) for version in study}
+    stands = {version: same_version(version, study, measured) for version in study}
     steps = _steps(results)
     bases = _of_base(results, versions[results.base], stands)
     found = []
@@ -112,8 +112,8 @@ def agreement_sentence(results: RunSet) -> str:
     if not found:
         return "None of the published ratios has a step, a version and a base that were measured here."
     counts = Counter(one.agreement for one in found)
-    said = [f"{counts[kind]} {WORDS[kind][0]}" for kind in WORDS if counts[kind]]
-    return f"Of {numbers.counted(len(found), 'published ratio')}: {', '.join(said)}."
+    parts = [f"{counts[kind]} {WORDS[kind][0]}" for kind in WORDS if counts[kind]]
+    return f"Of {numbers.counted(len(found), 'published ratio')}: {', '.join(parts)}."
 
 
 def published(results: RunSet) -> Section | None:
@@ -155,7 +155,7 @@ def _chart(results: RunSet, variant: str, found: list[Held]) -> Chart:
     layout: dict[str, Any] = {
         "margin": {"l": 20, "r": 12, "t": 40, "b": 40},
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.02),
         "xaxis": axis(f"rate relative to {results.base}", type="log"),
         "yaxis": axis(autorange="reversed", type="category"),
         "shapes": [

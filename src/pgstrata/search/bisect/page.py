@@ -28,7 +28,7 @@ from pgstrata.page.blocks import (
     Term,
     words,
 )
-from pgstrata.page.charts import axis, color, label
+from pgstrata.page.charts import axis, color, label, legend_above
 from pgstrata.page.results import read_results
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.sections.why import why
@@ -197,7 +197,7 @@ def _layout(found: SearchResult) -> dict[str, Any]:
     return {
         "margin": {"l": 64, "r": 12, "t": 40, "b": 56},
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.02),
         "xaxis": x,
         "shapes": [stretch(group.first - 0.5, group.last + 0.5) for group in _shown(found)],
     }

@@ -40,11 +40,11 @@ _BUILD = re.compile(r"(?:.*/)?(?:configure|Makefile|meson)[^/]*|config/.*|src/(?
 
 @dataclass(frozen=True)
 class Executed:
-    """What a step executes. own: by function its share of the instructions; differs: by function its share of
-    what differs between both ends; files: by function the file that defines it; words: of the step's
-    statements, among which views and functions of SQL are."""
+    """What a step executes. shares: of the instructions, by function; differs: by function its share of what
+    differs between both ends; files: by function the file that defines it; words: of the step's statements,
+    among which views and functions of SQL are."""
 
-    own: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
     differs: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ def prior_of(changes: Sequence[Touched], executed: Executed) -> list[float]:
     parts = (
         (UNIFORM, [1.0] * len(changes)),
         (KIND, _by_kind(changes, executed)),
-        (EXECUTED, _by_functions(changes, named | dict(executed.own), executed)),
+        (EXECUTED, _by_functions(changes, named | dict(executed.shares), executed)),
         (DIFFERS, _by_functions(changes, executed.differs, executed)),
     )
     known = [(share, values, sum(values)) for share, values in parts if sum(values) > 0]
@@ -82,12 +82,12 @@ def _by_functions(changes: Sequence[Touched], shares: Mapping[str, float], execu
 
 def _by_kind(changes: Sequence[Touched], executed: Executed) -> list[float]:
     """By commit the kind of its files, weighed by the words of its message."""
-    files = frozenset(file for name, file in executed.files.items() if name in executed.own)
+    files = frozenset(file for name, file in executed.files.items() if name in executed.shares)
     found = []
     for one in changes:
         kind = max((_kind(path, one, files) for path in one.paths), default=IDLE)
         words = set(re.findall(r"\w{4,}", one.message))
-        tells = _SPEED.search(one.message) or any(name.lower() in words for name in executed.own)
+        tells = _SPEED.search(one.message) or any(name.lower() in words for name in executed.shares)
         found.append(kind * (WORDS if tells else 1.0))
     return found
 
