@@ -27,7 +27,7 @@ from pgstrata.page.blocks import (
     missing,
     words,
 )
-from pgstrata.page.charts import PALETTE, SHOWN_AT_FIRST, axis, color, label, rounded, trace
+from pgstrata.page.charts import PALETTE, SHOWN_AT_FIRST, axis, color, label, legend_above, rounded, trace
 from pgstrata.page.results import RunSet, anchor, natural
 from pgstrata.report.flames import Flames
 from pgstrata.stats.verdict import is_bounded
@@ -223,7 +223,7 @@ def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[Cou
             "barmode": "group",
             "bargap": 0.28,
             "showlegend": True,
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+            "legend": legend_above(1.02),
             "margin": {"l": 50, "r": 12, "t": 40, "b": 40},
             "xaxis": axis(type="category", tickangle="auto", showgrid=False),
             "yaxis": axis(range=[round(low - beyond, 4), round(high + beyond, 4)], tickformat=".3f"),
@@ -284,7 +284,7 @@ def _line_chart(
         layout={
             "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
             "showlegend": True,
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+            "legend": legend_above(1.02),
             "xaxis": axis(type="category"),
             "yaxis": axis(f"instructions relative to\n{versions[0]}"),
         },

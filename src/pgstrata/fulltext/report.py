@@ -9,7 +9,7 @@ from typing import Any
 from pgstrata import numbers
 from pgstrata.judge.queries import SUB_MILLISECOND, Timing, common, shift, total
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
-from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, legend_above, rounded, trace
 from pgstrata.page.loads import phase_table, seconds, sizes, step_named
 from pgstrata.page.queries import facts, has, read, relative
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
@@ -117,7 +117,7 @@ def _bars(unit: str) -> dict[str, Any]:
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "x",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.04),
         "xaxis": axis(type="category"),
         "yaxis": axis(unit, rangemode="tozero"),
     }
@@ -262,7 +262,7 @@ def _scatter(results: RunSet, workload: WorkloadResults, kind: str, by_variant: 
         "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
         "hovermode": "closest",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.04),
         "xaxis": axis(f"duration with {results.base}, ms", type="log", **_ticks(data, "x")),
         "yaxis": axis("duration ÷ base's", type="log", **_ticks(data, "y")),
         "shapes": [

@@ -87,6 +87,11 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
     return {**made, **more}
 
 
+def legend_above(y: float) -> dict[str, Any]:
+    """A legend in one line above the figure, which ends at 1; y: where it begins."""
+    return {"orientation": "h", "x": 0, "y": y, "yanchor": "bottom", "xanchor": "left"}
+
+
 def trace(variant: str, index: int, *, shown: bool = True, **more: Any) -> dict[str, Any]:
     """A trace that belongs to a variant: the page's switches find it by `meta`."""
     made: dict[str, Any] = {"name": label(variant), "meta": variant, "legendgroup": variant}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.page.blocks import Cell, Chart, Column, Row, Table, missing, words
-from pgstrata.page.charts import axis, color, label, rounded
+from pgstrata.page.charts import axis, color, label, legend_above, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 
 
@@ -45,7 +45,7 @@ def stacked(
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "x",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.04),
         "xaxis": axis(type="category"),
         "yaxis": axis("seconds", rangemode="tozero"),
     }

@@ -7,7 +7,7 @@ from typing import Any
 from pgstrata import numbers
 from pgstrata.judge.recall import Recall, recall_of
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
-from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, rounded, trace
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, legend_above, rounded, trace
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 
 
@@ -112,7 +112,7 @@ def _chart(results: RunSet, workload: WorkloadResults, kind: str, steps: list[St
             "margin": {"l": 70, "r": 12, "t": 34, "b": 44},
             "hovermode": "closest",
             "showlegend": True,
-            "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "xanchor": "left"},
+            "legend": legend_above(1.0),
             "xaxis": axis("recall"),
             "yaxis": axis("queries/s", rangemode="tozero"),
         },

@@ -8,7 +8,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.page.blocks import Chart
-from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, trace
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, legend_above, trace
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.sections.summary import relative_cell
 
@@ -86,7 +86,7 @@ def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequen
         "barmode": "group",
         "bargap": 0.28,
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.02),
         "margin": {"l": 50, "r": 12, "t": 40, "b": 40},
         "xaxis": axis(type="category", tickangle="auto", showgrid=False),
         "yaxis": axis(range=[FLOOR - 0.03, CEILING + 0.05], dtick=0.1, tickformat=".2f"),

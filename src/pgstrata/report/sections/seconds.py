@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgstrata.page.blocks import Chart
-from pgstrata.page.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
+from pgstrata.page.charts import (
+    SHOWN_AT_FIRST,
+    axis,
+    budget,
+    color,
+    dash,
+    label,
+    legend_above,
+    rounded,
+    thinned,
+    trace,
+)
 from pgstrata.page.frames import Floats, Frames, LagSeconds, RoleRates, RoleResponses
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.stats.metrics import MB, counts_rows
@@ -152,7 +163,7 @@ def _layout(domains: Sequence[Sequence[float]]) -> dict[str, Any]:
         "margin": {"l": 70, "r": 12, "t": 34, "b": 44},
         "hovermode": "x",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.0),
         "barmode": "overlay",
         "bargap": 0,
         "xaxis": axis("seconds", rangemode="tozero", domain=[0, 1]),

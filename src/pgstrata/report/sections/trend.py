@@ -8,7 +8,7 @@ from typing import Any
 from pgstrata import numbers
 from pgstrata.judge.marks import Mark
 from pgstrata.page.blocks import SIGNS, Block, Cell, Chart, Column, Row, Section, Table, words
-from pgstrata.page.charts import PALETTE, axis, label, rounded
+from pgstrata.page.charts import PALETTE, axis, label, legend_above, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
 from pgstrata.stats.verdict import is_bounded
@@ -104,7 +104,7 @@ def _chart(
     layout: dict[str, Any] = {
         "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.02),
         "xaxis": axis(type="category"),
         "yaxis": axis("rate relative to\nthe first version"),
         "annotations": notes,

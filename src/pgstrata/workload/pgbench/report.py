@@ -9,7 +9,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
-from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, legend_above, rounded, trace
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults, anchor, natural
 
 # Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
@@ -100,7 +100,7 @@ def _by_clients(results: RunSet, workload: WorkloadResults, group: str, steps: S
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "x",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.04),
     }
     titles = (unit, *(f"latency {name}, ms" for name in _LATENCIES))
     for panel, (title, (across, up)) in enumerate(zip(titles, _PANELS, strict=True), 1):
@@ -179,7 +179,7 @@ def _by_version(results: RunSet, workload: WorkloadResults, group: str, steps: S
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "x",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "legend": legend_above(1.04),
     }
     for panel, (title, across) in enumerate(((unit, _LEFT), ("latency p95, ms", _RIGHT)), 1):
         layout[f"xaxis{panel}"] = axis(type="category", domain=across, anchor=f"y{panel}")
