@@ -100,7 +100,7 @@ def _turn(
     role: str,
     confined: bool,
 ) -> Step:
-    """Writes the file of one turn of executions that take so many seconds, in the place of an earlier one, and
+    """Writes the file of one turn of executions that take so many seconds, in the place of an earlier one;
     returns its step."""
     path.unlink(missing_ok=True)
     executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(seconds, 1e-6))))
