@@ -26,6 +26,7 @@ class Turns:
     slice_seconds: float | None = None
     cpus: tuple[int, ...] = ()
     load_limit: float = 0.25
+    one_start: bool = False
 
 
 def side(factor: float = 1.0, *, disturbed: int = 0, seconds: int = 2, blocks: bool = True) -> TimesSide:

@@ -77,6 +77,14 @@ def test_clusters_that_differ_for_good_set_a_floor() -> None:
     assert found.visible[0].fixed is not None and found.visible[0].fixed > found.floor
 
 
+def test_servers_of_one_start_hide_small_differences() -> None:
+    pairs = white(4000, 0.01, np.random.default_rng(7))
+    (anew,), (once,) = (noise(*pairs, starts=n, pair_seconds=1, minutes=(60,)).visible for n in (0, 1))
+    assert anew.fixed is not None and once.fixed is not None and once.watched is not None
+    assert anew.fixed < 0.002
+    assert 0.019 < once.fixed < once.watched < 0.025, "3.24 standard deviations of a start"
+
+
 def test_times_too_short_for_an_interval_say_so() -> None:
     rng = np.random.default_rng(5)
     found = noise(*white(20, 0.02, rng), pair_seconds=30, minutes=(1, 4.5, 20))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.estimate import START_ERROR, Estimate
 from pgstrata.stats.verdict import compare, interval, judge, p_value, set_aside
 from support.simulation import simulate
 
@@ -163,3 +163,29 @@ def test_an_estimate_without_an_error_has_no_interval() -> None:
     e = Estimate(-0.5, math.inf, 0.0, 1, "mean")
     assert interval(e) == (-math.inf, math.inf)
     assert p_value(e) == 1.0
+
+
+@pytest.mark.parametrize("blocks", [(), (50,) * 10])
+def test_equal_servers_that_started_once_are_rarely_called_different(blocks: tuple[int, ...]) -> None:
+    """What a start is by chance is the same in all pairs: they cannot tell it."""
+    rng = np.random.default_rng(11)
+    wrong, wrong_without, decided = 0, 0, 0
+    for _ in range(300):
+        logs = START_ERROR * rng.standard_normal() + 0.03 * rng.standard_normal(500)
+        base, other = [1000.0] * 500, list(1000 * np.exp(logs))
+        found = compare(base, other, blocks, starts=1)
+        wrong += not found.low <= 1 <= found.high
+        decided += found.word == "same"
+        without = compare(base, other, blocks)
+        wrong_without += not without.low <= 1 <= without.high
+    assert wrong <= 25, "5 % of 300 are 15"
+    assert wrong_without > 60
+    assert decided > 100
+
+
+def test_repeats_lessen_what_a_start_is_by_chance() -> None:
+    pairs = [1000.0] * 100, list(1000 * np.exp(0.001 * np.random.default_rng(3).standard_normal(100)))
+    once, often = (compare(*pairs, starts=n) for n in (1, 9))
+    assert math.log(once.high / once.low) == pytest.approx(2 * 1.96 * START_ERROR, rel=0.03)
+    assert math.log(often.high / often.low) == pytest.approx(2 * 1.96 * START_ERROR / 3, rel=0.03)
+    assert "repeats" in compare(*pairs, starts=1, criterion=Criterion(0.01)).reason

@@ -163,6 +163,7 @@ def noise(
         two.base,
         two.other,
         two.blocks,
+        starts=two.starts,
         pair_seconds=2 * slice_seconds,
         first_look=first_look(slice_seconds),
     )

@@ -92,6 +92,7 @@ def _seen(
         pairs.base,
         pairs.other,
         pairs.blocks,
+        starts=pairs.starts,
         pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP),
         first_look=first_look(VERDICT_SLICE_SECONDS),
         minutes=[task.minutes],

@@ -38,6 +38,7 @@ class AloneTurns:
     span: float | None = None
     slice_seconds: float | None = None
     cpus: Sequence[int] = field(default=())
+    one_start: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
     both = [pair for pair in _neighbours(base, other) if pair[0].pair not in out]
     block = [bisect.bisect_left(base.blocks, ours.pair) for ours, _ in both]
     blocks = tuple(len(list(group)) for _, group in groupby(block)) if base.blocks else ()
-    return kind_of(base.turns).pairs(both, blocks)
+    pairs = kind_of(base.turns).pairs(both, blocks)
+    return pairs._replace(starts=1) if base.one_start and other.one_start else pairs
 
 
 def left_out(base: TookTurns, other: TookTurns) -> tuple[int, int]:
@@ -68,7 +69,8 @@ def together(parts: Sequence[Pairs]) -> Pairs:
     other = [rate for one in parts for rate in one.other]
     blocks = tuple(count for one in parts for count in one.blocks)
     by_totals = all(one.by_totals for one in parts)
-    return Pairs(base, other, blocks if sum(blocks) == len(base) else (), by_totals)
+    starts = sum(one.starts for one in parts)
+    return Pairs(base, other, blocks if sum(blocks) == len(base) else (), by_totals, starts)
 
 
 __all__ = ["WAITED", "Pairs", "disturbed_pairs", "left_out", "pairs_of", "together"]

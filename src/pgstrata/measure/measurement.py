@@ -328,6 +328,7 @@ class StepMeasurement:
                 span=taken.span,
                 slice_seconds=taken.slice_seconds,
                 cpus=tuple(sorted(taken.cpus)),
+                one_start=taken.one_start,
                 replica=replica,
             )
         if (load := result.observed.load) is not None:

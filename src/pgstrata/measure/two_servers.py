@@ -252,7 +252,8 @@ def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewP
 def normal_error(found: Estimate) -> float:
     """Standard error of a normal value whose 95 % interval is Student's: of few pairs the error itself is
     uncertain."""
-    return found.standard_error * student_quantile(found.freedom, 0.975) / NORMAL_95
+    of_pairs = found.standard_error * student_quantile(found.freedom, 0.975) / NORMAL_95
+    return math.hypot(of_pairs, found.start_error)
 
 
 def _record(run: Run, step: str) -> StepRecord:

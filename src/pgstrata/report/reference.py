@@ -167,6 +167,7 @@ STEP = {
     "disturbance": "shares of other programs, other guests, waiting (/proc/pressure/cpu) and a quota; "
     "`allowed`: `other_load` of the campaign",
     "cpus": "CPUs that all variants shared",
+    "one_start": "its server lived through all slices, which cannot tell what it was by chance",
     "waits": "by role and event, share of the role's time; `running` where it did not wait",
     "waits_cost": "what sampling took",
     "profile": "by role: file with stacks, samples, event; `note`: what was missing",

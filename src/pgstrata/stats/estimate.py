@@ -58,6 +58,11 @@ they are the same."""
 DISAGREE = 2.58
 """Standard errors between them that this makes, looked at once: beyond, the one replaces the other."""
 
+START_ERROR = 0.006
+"""Standard deviation of the log ratio of two equal servers from start to start, which no pair of one start
+tells: of points-covered-si the ratio of 14 comparisons spread by 0.63 % at an error of 0.26 % of their pairs
+(benchmarks/results/layouts.md)."""
+
 STALLED = math.log(1000.0)
 """A slice without any operation counts as 1000 times slower: an outlier whose size does not matter."""
 
@@ -86,6 +91,13 @@ class Estimate:
     """Blocks whose own ratio lies on the same side of 1 as the ratio of all."""
     too_few: bool = False
     """There are blocks, but fewer than `LEAST_BLOCKS`: no word can rest on them."""
+    start_error: float = 0.0
+    """What the starts of the servers add to the error by chance, where pairs do not tell it."""
+
+    @property
+    def error(self) -> float:
+        """The standard error with that of starts."""
+        return math.hypot(self.standard_error, self.start_error)
 
     @property
     def disagreeing(self) -> bool:
@@ -99,6 +111,7 @@ def estimate(
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
     by_totals: bool = False,
+    starts: int = 0,
     *,
     many: float = MANY,
     disagree: float = DISAGREE,
@@ -135,6 +148,9 @@ def estimate(
     what the order does cancels in the mean, and is no noise, so each order has its own level and K − 2
     degrees of freedom are left. Fewer than 8 blocks of slices are `too_few`.
 
+    starts: of servers that lived through many pairs each; what they are by chance becomes `start_error`. 0
+    where servers started so often that the pairs tell.
+
     Pairs in which both sides did nothing are left out. Raises ValueError when the sides have
     different lengths, blocks have another number of pairs, or a rate is negative or not finite.
     """
@@ -147,11 +163,25 @@ def estimate(
     number = (
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
+    found = _of_pairs(b[some], o[some], number, len(blocks), by_totals, many, disagree)
+    return replace(found, start_error=START_ERROR / math.sqrt(starts)) if starts else found
+
+
+def _of_pairs(
+    b: Array,
+    o: Array,
+    number: NDArray[np.intp],
+    blocks: int,
+    by_totals: bool,
+    many: float,
+    disagree: float,
+) -> Estimate:
+    """number: of the block of each pair; blocks: that there are."""
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
-        return _of_rounds(_of_same_work(b[some], o[some], number), number)
+        return _of_rounds(_of_same_work(b, o, number), number)
     if blocks:
-        return _of_blocks(b[some], o[some], number, len(blocks), disagree)
-    return _from_batches(_or_totals(_estimate(b[some], o[some], many), b[some], o[some], disagree))
+        return _of_blocks(b, o, number, blocks, disagree)
+    return _from_batches(_or_totals(_estimate(b, o, many), b, o, disagree))
 
 
 def mean_of(logs: Array) -> Estimate:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import CONFIDENCE, FIRST, LEAST_BLOCKS
-from pgstrata.stats.estimate import FEW, Estimate, estimate, mean_of
+from pgstrata.stats.estimate import FEW, START_ERROR, Estimate, estimate, mean_of
 from pgstrata.stats.verdict import interval
 
 POWER = 0.9
@@ -53,6 +54,7 @@ def noise(
     again: Sequence[float],
     blocks: Sequence[int] = (),
     *,
+    starts: int = 0,
     pair_seconds: float,
     first_look: int | None = None,
     minutes: Sequence[float] = MINUTES,
@@ -61,7 +63,8 @@ def noise(
 ) -> Noise:
     """Returns the smallest differences visible, from pairs of slices of the base against itself.
 
-    blocks: pairs in each block of short slices, as for `estimate`. pair_seconds: what one pair takes on the
+    blocks, starts: pairs in each block of short slices, and starts of each server, as for `estimate`; in such
+    slices servers start anew where a verdict is waited for. pair_seconds: what one pair takes on the
     clock, both slices and the changes between them. first_look: pairs that are there when a verdict is looked
     at for the first time, where the time is its end and known before (short slices); None elsewhere. A
     difference is visible if a measurement would leave "no difference" outside its interval with probability
@@ -70,7 +73,7 @@ def noise(
     for fewer than 8 pairs."""
     if pair_seconds <= 0:
         raise ValueError("pair_seconds must be positive")
-    e = estimate(base, again, blocks)
+    e = estimate(base, again, blocks, starts=starts)
     if e.n < FEW:
         raise ValueError(f"{e.n} pairs are not enough to know the noise; at least {FEW}")
     # Pairs that are one value: those of a block.
@@ -79,17 +82,19 @@ def noise(
     deviation = e.standard_error * math.sqrt(e.n / unit)
     low, high = interval(e, confidence)
     floor = max(low, -high, 0.0)
+    normal = NormalDist()
+    start = (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * (START_ERROR if starts else 0.0)
     visible = []
     for t in minutes:
         n = int(t * 60.0 / pair_seconds)
         fixed = watched = None
         if n >= LEAST_BLOCKS * unit:
             units = int(n / unit)
-            fixed = deviation * _smallest(units, power, lambda x: interval(x, confidence)) + floor
+            of_pairs = deviation * _smallest(units, power, lambda x: interval(x, confidence))
+            fixed = math.hypot(of_pairs, start) + floor
         if n >= (first_look or FIRST * unit):
-            watched = (
-                deviation * _smallest(int(n / unit), power, _looked_at(n, first_look, confidence)) + floor
-            )
+            of_pairs = deviation * _smallest(int(n / unit), power, _looked_at(n, first_look, confidence))
+            watched = math.hypot(of_pairs, start if first_look is None else 0.0) + floor
         visible.append(Visible(t, n, _share(fixed), _share(watched)))
     pair = e.standard_error * math.sqrt(e.n)
     return Noise(pair, math.expm1(e.log), -math.expm1(-floor), e.n, tuple(visible))

@@ -41,7 +41,7 @@ from statistics import NormalDist
 from pgstrata.stats.criterion import CONFIDENCE, FIRST, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import exponential_integral, student_below, student_quantile
 from pgstrata.stats.estimate import AGREEMENT, DISAGREE, Array, Estimate, estimate
-from pgstrata.stats.verdict import Bounds, Verdict, judge
+from pgstrata.stats.verdict import Bounds, Verdict, judge, widened
 
 SPREAD = 0.1
 """Prior variance g of difference ÷ standard deviation of a pair.
@@ -63,6 +63,7 @@ def look(
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
     by_totals: bool = False,
+    starts: int = 0,
     *,
     criterion: Criterion = USUAL,
     first: int = FIRST,
@@ -70,14 +71,14 @@ def look(
 ) -> Verdict:
     """The verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
-    base and other are *all* pairs since the beginning, blocks and by_totals as for `verdict.compare`. May be
-    called after every pair, any number of times: over the whole comparison the interval leaves out the
-    true ratio at some look with probability 1 − confidence at most. span: how many times as much as at the
-    first look is measured at most, known before it; None where it is not.
+    base and other are *all* pairs since the beginning, blocks, by_totals and starts as for
+    `verdict.compare`. May be called after every pair, any number of times: over the whole comparison the
+    interval leaves out the true ratio at some look with probability 1 − confidence at most. span: how many
+    times as much as at the first look is measured at most, known before it; None where it is not.
     """
     # Two ways to estimate disagree by chance more often the more often one looks.
     disagree = DISAGREE if span is None else _errors(span, AGREEMENT)
-    e = estimate(base, other, blocks, by_totals, disagree=disagree)
+    e = estimate(base, other, blocks, by_totals, starts, disagree=disagree)
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
@@ -99,17 +100,16 @@ def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) ->
     level = NormalDist().cdf(_errors(span, confidence))
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return -math.inf, math.inf
-    half = student_quantile(e.freedom, level) * e.standard_error
-    return e.log - half, e.log + half
+    return widened(e, student_quantile(e.freedom, level) * e.standard_error, confidence)
 
 
 def p_value_within(e: Estimate, span: float) -> float:
     """How likely equal sides were as far apart as this at some look, in terms of their error at it."""
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return 1.0
-    if e.standard_error == 0:
+    if e.error == 0:
         return 1.0 if e.log == 0 else 0.0
-    tail = student_below(e.freedom, -abs(e.log) / e.standard_error)
+    tail = student_below(e.freedom, -abs(e.log) / e.error)
     return _leaves_out(-NormalDist().inv_cdf(tail), span) if tail > 0 else 0.0
 
 
@@ -149,7 +149,7 @@ def interval(e: Estimate, confidence: float = CONFIDENCE, spread: float = SPREAD
     if bar >= grown:  # so few pairs that no t, however large, would reach the bar
         return -math.inf, math.inf
     half = e.standard_error * math.sqrt(v * (bar - 1.0) / (1.0 - bar / grown))
-    return e.log - half, e.log + half
+    return widened(e, half, confidence)
 
 
 def log_e_value(e: Estimate, log_ratio: float = 0.0, spread: float = SPREAD) -> float:
@@ -160,8 +160,8 @@ def log_e_value(e: Estimate, log_ratio: float = 0.0, spread: float = SPREAD) -> 
     v = e.freedom
     if not math.isfinite(e.standard_error) or v <= 0:
         return 0.0
-    if e.standard_error == 0:
+    if e.error == 0:
         return 0.0 if e.log == log_ratio else math.inf
-    t2 = ((e.log - log_ratio) / e.standard_error) ** 2
+    t2 = ((e.log - log_ratio) / e.error) ** 2
     grown = 1.0 + (v + 1.0) * e.worth * spread
     return 0.5 * (v + 1.0) * (math.log1p(t2 / v) - math.log1p(t2 / (v * grown))) - 0.5 * math.log(grown)

@@ -84,16 +84,17 @@ def compare(
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
     by_totals: bool = False,
+    starts: int = 0,
     *,
     criterion: Criterion = USUAL,
 ) -> Verdict:
     """The verdict on pairs of rates whose number was fixed beforehand.
 
     base[i] and other[i] were taken next to each other (slices in A B B A order, or repeats) over
-    equally long times. See `estimate` for assumptions, blocks and by_totals. Looking at this verdict to
-    decide whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
+    equally long times. See `estimate` for assumptions, blocks, by_totals and starts. Looking at this
+    verdict to decide whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
     """
-    e = estimate(base, other, blocks, by_totals)
+    e = estimate(base, other, blocks, by_totals, starts)
     return judge(e, *bounds(e, criterion.confidence), criterion)
 
 
@@ -108,6 +109,13 @@ def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return -math.inf, math.inf
     half = student_quantile(e.freedom, 0.5 + confidence / 2) * e.standard_error
+    return widened(e, half, confidence)
+
+
+def widened(e: Estimate, half: float, confidence: float) -> tuple[float, float]:
+    """The interval of an estimate whose pairs give it so much to each side, with what a start is by chance.
+    That is drawn once, however often one looks."""
+    half = math.hypot(half, student_quantile(math.inf, 0.5 + confidence / 2) * e.start_error)
     return e.log - half, e.log + half
 
 
@@ -115,9 +123,9 @@ def p_value(e: Estimate) -> float:
     """Student's two-sided p-value of a log ratio of 0; 1 where there is no standard error."""
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return 1.0
-    if e.standard_error == 0:
+    if e.error == 0:
         return 1.0 if e.log == 0 else 0.0
-    return 2.0 * student_below(e.freedom, -abs(e.log) / e.standard_error)
+    return 2.0 * student_below(e.freedom, -abs(e.log) / e.error)
 
 
 def judge(
@@ -163,6 +171,9 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
         if e.n == 1:
             return "unclear", "one pair has no interval: repeat the measurement"
         return "unclear", f"{e.n} pairs are not enough for an interval"
+    chance = ""
+    if e.start_error > e.standard_error:
+        chance = f", and {e.start_error:.1%} is what a start of a server is by chance: repeats lessen it"
     inside = -bound <= low and high <= bound
     if inside:
         return "same", f"the interval lies within ± {margin:.1%}"
@@ -176,6 +187,6 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
     if apart:
         return (
             "unclear",
-            f"there is a difference, but whether it is beyond {margin:.1%} is not known",
+            f"there is a difference, but whether it is beyond {margin:.1%} is not known{chance}",
         )
-    return "unclear", "the interval holds both no difference and one beyond the margin"
+    return "unclear", f"the interval holds both no difference and one beyond the margin{chance}"

@@ -275,7 +275,8 @@ TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
 class TookTurns(Protocol):
     """A variant at a step: how it took turns, in which slices, and the last pair of each block after which
     its server was started anew; span: how many times as much as before the first look at a verdict could be
-    measured at most, None where that was not known. `StepRecord` is one."""
+    measured at most, None where that was not known; one_start: its server lived through all slices.
+    `StepRecord` is one."""
 
     @property
     def turns(self) -> TurnKind | None: ...
@@ -294,6 +295,9 @@ class TookTurns(Protocol):
 
     @property
     def cpus(self) -> Collection[int]: ...
+
+    @property
+    def one_start(self) -> bool: ...
 
     @property
     def load_limit(self) -> float:
@@ -500,6 +504,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: tuple[Count, ...] = ()
     """That driver and backends of all variants shared, in one block or another; empty: left to the kernel, or
     named by the campaign."""
+    one_start: bool = False
+    """Its server lived through all slices; what it was by chance no slice tells."""
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None

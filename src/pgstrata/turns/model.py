@@ -43,13 +43,14 @@ class Pairs(NamedTuple):
 
     base, other: in the order of the pairs; other ÷ base is how many times as fast the other one is. blocks:
     how many pairs each batch has, where connections were new for each batch. by_totals: both did the
-    same work.
+    same work. starts: of each server, where it lived through many pairs.
     """
 
     base: list[float]
     other: list[float]
     blocks: tuple[int, ...] = ()
     by_totals: bool = False
+    starts: int = 0
 
 
 Neighbours = Sequence[tuple[Slice, Slice]]

@@ -23,11 +23,11 @@ QUERY_SECONDS = 0.1
 """In which the executions of one turn end where queries are executed one at a time and take less."""
 
 SMALL_MARGIN = 0.01
-"""Below this margin servers are started anew between blocks: what a server is by chance, where its memory
-lies, lasts as long as it does, and is some tenths of a percent."""
+"""Below this margin servers are started anew between blocks, however much data they have to read again."""
 
-LAYOUT_MARGIN = 0.05
-"""Below this one, servers of different programs are: where each has a layout of its own, it is a percent."""
+START_MARGIN = 0.05
+"""Below this one they are where a verdict is waited for and it costs little: what a server is by chance
+lasts as long as it does, and has been two percent (benchmarks/results/layouts.md)."""
 
 READ_AGAIN_BYTES = 256 << 20
 """Data of one cluster that the warm-up of a batch has read again after a start; with more of it, steps that
@@ -114,12 +114,11 @@ def laid_out_alike(variants: Sequence[PlannedVariant]) -> bool:
 def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[PlannedVariant]) -> bool:
     """Whether servers are started anew between the batches of a step in windows.
 
-    With a small margin always; else where a verdict is waited for that layouts of their own may turn, and it
-    costs little.
+    With a small margin always; else where a verdict is waited for that a start may turn, and it costs little.
     """
     if spec.margin < SMALL_MARGIN:
         return True
-    if spec.until == "time" or spec.margin >= LAYOUT_MARGIN or laid_out_alike(variants):
+    if spec.until == "time" or spec.margin >= START_MARGIN:
         return False
     plain = all(variant.memory is None and variant.replicas is None for variant in variants)
     return plain and workload.cost.disk_bytes <= READ_AGAIN_BYTES

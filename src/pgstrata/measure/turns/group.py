@@ -91,9 +91,9 @@ class Group:
 
     # --- one step -----------------------------------------------------------------------------
 
-    def begin(self, turns: TurnKind, parts: int, *, rounds: int = 1) -> None:
+    def begin(self, turns: TurnKind, parts: int, *, rounds: int = 1, one_start: bool = False) -> None:
         """Begins the next step of all, which will be measured in so many parts at least. rounds: whole steps
-        that progress is shown of."""
+        that progress is shown of; one_start: servers live through all of it."""
         step = self.here[0].phase
         assert isinstance(step, Step)
         if step.seconds is not None:
@@ -104,6 +104,7 @@ class Group:
             self._deadline = time.monotonic() + ROUNDS_BY_THE_CLOCK * self.settings.max_seconds
         for participant in self.here:
             participant.begin(parts, turns)
+            participant.one_start = one_start
 
     def goes_on(self, done: int, count: int, *, may_end: bool) -> bool:
         """Returns whether more is measured after `done` of `count` pairs or rounds.

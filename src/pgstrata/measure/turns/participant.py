@@ -51,7 +51,8 @@ class Participant:
         self.span: float | None = None
         self.slice_seconds: float | None = None
         self.cpus: set[int] = set()
-        """These six are as in the step record, of the present step."""
+        self.one_start = False
+        """These seven are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self._times: list[Histogram | None] = []
         self.error: PgstrataError | None = None
@@ -178,7 +179,7 @@ class Participant:
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
         self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
-        self.slice_seconds = None
+        self.slice_seconds, self.one_start = None, False
         self._times = []
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
@@ -250,7 +251,7 @@ class Participant:
         if self.measurement is not None and self.measurement.parts:
             self.run.store(self.measurement, self, reachable=self.error is None)
         self.measurement, self.turns, self.slices, self.blocks, self.span = None, None, [], [], None
-        self.slice_seconds, self.cpus = None, set()
+        self.slice_seconds, self.cpus, self.one_start = None, set(), False
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""

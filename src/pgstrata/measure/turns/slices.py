@@ -20,7 +20,7 @@ def measure_parts(group: Group, schedule: Schedule, turns: TurnKind) -> None:
     """Measures parts of a step that leaves the data as it is, in pairs A B, B A, …, and stores it."""
     # What a replica has left to do would be done in the slices of others.
     group.each(lambda participant: participant.cluster.standbys.await_replayed())
-    group.begin(turns, schedule.count)
+    group.begin(turns, schedule.count, one_start=True)
     pair = 0
     while group.goes_on(pair, schedule.count, may_end=is_balanced(pair)):
         pair += 1

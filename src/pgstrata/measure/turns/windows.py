@@ -123,11 +123,11 @@ def measure(group: Group, schedule: Schedule) -> None:
     fixed = settings.until == "time"
     budget = longest(schedule.step, settings, len(group.here))
     lengths = block_lengths(budget, fixed=fixed)
-    group.begin("windows", len(lengths))
+    anew = begins_anew(settings, group.workload, group.variants)
+    group.begin("windows", len(lengths), one_start=not anew)
     if not fixed:
         for participant in group.here:
             participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
-    anew = begins_anew(settings, group.workload, group.variants)
     data_bytes = _loaded_bytes(group) if anew else None
     grown = _grown(group, schedule.step, None if fixed else budget)
     pairs = 0
