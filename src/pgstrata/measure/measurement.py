@@ -38,7 +38,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import AloneRecords, QueryCauseRecord, QueryPairs, TookTurns
+from pgstrata.store.record import AloneRecords, AnswerRecord, QueryCauseRecord, QueryPairs, TookTurns
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -141,8 +141,9 @@ class StepMeasurement:
         self.step, self.order = step, order
         self.parts: list[StepResult] = []
         self.alone: AloneRecords | None = None
+        self.answers: list[AnswerRecord] = []
         self.query_pairs: QueryPairs | None = None
-        """These two are as in the step record."""
+        """These three are as in the step record."""
         self.query_causes: list[QueryCauseRecord] = []
         self._where, self._seed, self._last = where, seed, last
         self._spec: Spec | None = None
@@ -258,13 +259,19 @@ class StepMeasurement:
         """Backends are processes of this machine, and known."""
         return self._where.cluster.postmaster.pid is not None and not self._where.cluster.pooled
 
-    def execute(self, step: Step) -> Executed:
-        """Executes another step on the same server and keeps nothing of it. Raises DriverError where it was
-        cut short."""
+    def execute(self, step: Step, rows: Path | None = None) -> Executed:
+        """Executes another step on the same server and keeps nothing of it. rows: the folder for the rows of
+        recorded statements. Raises DriverError where it was cut short."""
         where = self._where
         server = where.cluster.standbys.serving(reads_only=step.reads_only)
         connection = server.connection(where.database, confined=step.confined)
-        spec = driver_spec(step, connection, self._seed, where.settings.engine)
+        spec = driver_spec(
+            step,
+            connection,
+            self._seed,
+            where.settings.engine,
+            results_dir=str(rows) if rows is not None else None,
+        )
         done: Done | None = None
         statements: list[StatementDone] = []
         load: OtherLoad | None = None
@@ -336,6 +343,8 @@ class StepMeasurement:
             result.record = structs.replace(result.record, disturbance=disturbance)
         if self.alone is not None:
             result.record = structs.replace(result.record, alone=self.alone)
+        if self.answers:
+            result.record = structs.replace(result.record, answers=tuple(self.answers))
         if self.query_pairs is not None:
             result.record = structs.replace(result.record, query_pairs=self.query_pairs)
         if self.query_causes:

@@ -327,6 +327,20 @@ class AloneRecords(Struct, frozen=True, kw_only=True):
     most_statements: Count
 
 
+class AnswerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a statement of a replay answered, executed alone on the data that the rounds began with."""
+
+    number: Count
+    """In the header of the captured file."""
+    name: str
+    digest: str | None = None
+    """Of its rows in any order, fractions to 12 digits; None where there is no answer."""
+    varies: bool = False
+    """The answer is another at each execution, or with another plan: it is compared with none."""
+    reason: str = ""
+    """Why there is no answer."""
+
+
 class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One query of a step on one variant, executed alone in turn with the other variants."""
 
@@ -514,6 +528,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a load that is compared."""
     alone: AloneRecords | None = None
     """Of a replay in rounds; of the base those statements that another variant asks for."""
+    answers: tuple[AnswerRecord, ...] = ()
+    """Of statements of a replay in rounds that read only."""
     query_pairs: QueryPairs | None = None
     """Of a step of recorded queries in an interleaved comparison."""
     query_causes: tuple[QueryCauseRecord, ...] = ()

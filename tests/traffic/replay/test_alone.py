@@ -134,6 +134,7 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     found = outcome(place)
     by_text = {one.statement.text: one for one in found.statements}
     assert [one.statement.text for one in found.of("slower")] == [SLOW]
+    assert (found.answers.changed, found.answers.same) == ([], 2)  # SLOW and HARMLESS; others write
     slow = by_text[SLOW].alone
     assert slow is not None and slow.verdict is not None
     assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16

@@ -32,6 +32,7 @@ from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_rou
             "go with these changes",
             "1 statement with less than 1 % of the time is slower",
         ),
+        ({"changed": 1}, "go with these changes", "1 statement answers otherwise on the same data"),
         ({"answers": 2}, "go with these changes", "2 statements with another number of rows"),
         ({"unknown": 2, "unknown_share": 0.34}, "cannot tell", "of 2 statements with 34 % of the time"),
         ({"disturbed": "other programs used 80 %"}, "cannot tell", "the rounds were disturbed"),
@@ -61,6 +62,10 @@ def test_what_is_worse_decides() -> None:
         everything.pop(name, None)
         words.append(answer(Evidence(**everything)).word)
     assert words == ["do not go yet", "cannot tell", "go with these changes", "go with these changes", "go"]
+    # An answer that changed is said before anything else.
+    for unknown, failing in ((0, 0), (1, 0), (0, 1)):
+        found = answer(Evidence(changed=2, changes=1, unknown=unknown, failing=failing))
+        assert found.reasons[0].startswith("2 statements answer ")
     # What has to be done is said where the answer is open, too.
     assert "2 things to do" in answer(Evidence(unknown=1, unknown_share=0.5, changes=2)).said
 

@@ -1,8 +1,8 @@
 """Statements that the rounds of a replay call slower or faster, executed with nothing beside them.
 
-All clusters are up with the data that the rounds began with. One statement after the other, those with the
-largest share of the time first, takes turns on the base and on the variants that differ, until it is known
-or its time is over.
+All clusters are up with the data that the rounds began with, on which answers are compared first. One
+statement after the other, those with the largest share of the time first, takes turns on the base and on the
+variants that differ, until it is known or its time is over.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pgstrata.judge.alone import FIRST, AloneTurns, judge_alone
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import left_out
 from pgstrata.judge.statements import RoundKey, judge_statements
+from pgstrata.measure.turns.answers import compare_answers
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.measure.turns.statement_causes import Slower, search_statement_causes
@@ -238,8 +239,9 @@ def _mean(turns: Sequence[Slice]) -> float:
 
 
 def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
-    """Executes alone what the rounds of a replay call slower or faster. Returns whether servers were started
-    for it. restored: they are stopped, and begin with the data of their snapshots."""
+    """Compares answers of a replay, then executes alone what its rounds call slower or faster. Returns
+    whether servers were started for it. restored: they are stopped, and begin with the data of their
+    snapshots."""
     if step.alone is None or len(group.here) < 2:
         return False
     base = next((one for one in group.here if one.label == group.base), None)
@@ -248,9 +250,11 @@ def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
     others = [one for one in group.here if one is not base]
     margin, watched = group.settings.margin, group.settings.until == "verdict"
     differing = candidates(base, others, watched=watched, margin=margin)
-    if differing and restored:
+    if restored:
         group.draw_layout()
         group.each(Participant.restored)
+        # Otherwise the data of one variant may differ from that of another.
+        compare_answers(group, base, step)
     used = sum(one.seconds for participant in group.here for one in participant.slices)
     if base.error is None:
         execution = AloneExecution(
@@ -259,7 +263,7 @@ def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
         execution.execute(differing)
         if group.settings.why_seconds:
             search_statement_causes(group, base, step, execution.slower)
-    return bool(differing) and restored
+    return restored
 
 
 __all__ = ["AloneExecution", "Candidate", "budget", "candidates", "execute_alone"]

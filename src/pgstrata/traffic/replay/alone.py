@@ -4,7 +4,7 @@ own, which the driver replays in one session."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,8 @@ from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import SIMPLE, Captured, Header, Shape, Statement, Writer
 from pgstrata.traffic.replay.samples import MOST_READ, PLANNED, text_with_values
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
+from pgstrata.workload.custom.queries import VARYING
+from pgstrata.workload.custom.sql import mentioned
 
 TURN_SECONDS = 0.1
 """In which the executions of one turn end, as far as is known beforehand."""
@@ -38,9 +40,10 @@ TIMEOUT_SECONDS = 30
 
 @dataclass
 class _Samples:
-    """Executions of one statement. settings: what their sessions had set before."""
+    """Executions of one statement. settings: what their sessions had set before; most: that are wanted."""
 
     settings: tuple[str, ...]
+    most: int = MOST_SAMPLES
     statements: list[Statement] = field(default_factory=list)
     size: int = 0
 
@@ -50,7 +53,7 @@ class _Samples:
 
     @property
     def full(self) -> bool:
-        return len(self.statements) >= MOST_SAMPLES or self.size > MOST_BYTES
+        return len(self.statements) >= self.most or self.size > MOST_BYTES
 
 
 def alone_statements(
@@ -58,14 +61,19 @@ def alone_statements(
 ) -> Mapping[int, AloneStatement]:
     """Returns for each statement a step that executes it alone, or why none can.
 
-    wanted: by number the seconds of one execution, which decide how many a turn has; folder: where the
+    wanted: by number the seconds of one execution, which decide how many a turn has (one, where they are
+    TIMEOUT_SECONDS); folder: where the
     captured files are written. Their values are those of the first executions in the log that went well, from
     sessions that had set the same. What may change rows is rolled back after each execution. Raises
     CapturedError.
     """
     with Captured(file) as captured:
         shapes = captured.header.shapes
-        known = [number for number in wanted if number < len(shapes)]
+        known = {
+            number: MOST_SAMPLES if seconds < TIMEOUT_SECONDS else 1
+            for number, seconds in wanted.items()
+            if number < len(shapes)
+        }
         samples = _samples(captured, database, known)
     statements = dict.fromkeys(
         wanted, AloneStatement(None, why_not="no execution of it that went well is in the log")
@@ -86,6 +94,7 @@ def alone_statements(
             of_length=of_length,
             text=text_with_values(first) if _words(first.text)[0] in QUERIES else "",
             settings=sampled.settings,
+            varies=bool(mentioned(first.text).words & VARYING),
         )
     return statements
 
@@ -108,8 +117,8 @@ def _turn(
     return _step(path, database, role, confined)
 
 
-def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict[int, _Samples]:
-    """Executions of each wanted statement, by its number, all with the settings of the first."""
+def _samples(captured: Captured, database: str, wanted: Mapping[int, int]) -> dict[int, _Samples]:
+    """So many executions of each wanted statement, by its number, all with the settings of the first."""
     databases = [one.name for one in captured.header.databases]
     samples: dict[int, _Samples] = {}
     missing, read = set(wanted), 0
@@ -122,7 +131,7 @@ def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict
         for statement in captured.statements(entry):
             read += 1
             if statement.shape in missing and not statement.sqlstate:
-                of_shape = samples.setdefault(statement.shape, _Samples(settings))
+                of_shape = samples.setdefault(statement.shape, _Samples(settings, wanted[statement.shape]))
                 if of_shape.settings == settings:
                     of_shape.add(statement)
                     if of_shape.full:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgstrata import numbers
+from pgstrata.judge.answers import NOT_COMPARED, ComparedAnswers, compare
 from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.statements import Rounds, StatementVerdict, judge_measured, rounds_of
 from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.verdict import Word
-from pgstrata.store.record import QueryPlan, ReplayFailureRecord, ReplayRecord
+from pgstrata.store.record import AnswerRecord, QueryPlan, ReplayFailureRecord, ReplayRecord
 from pgstrata.store.statement import Statement, recorded_statement
 from pgstrata.workload.core.language import Json
 from pgstrata.workload.custom.reaches import UNREACHABLE
@@ -51,7 +52,7 @@ class Judged:
     plan on both sides; rounds: of the replay on the variant; left_out: of them, those in which other programs
     disturbed a side; disturbance: what disturbed the step so much that nothing is known of any statement;
     new_errors, gone_errors: in every round on one side and in none on the other; apart_errors: what only the
-    variant fails with and says nothing of it (`NewError.apart`).
+    variant fails with and says nothing of it (`NewError.apart`); answers: of the statements that read only.
     """
 
     variant: str
@@ -65,6 +66,7 @@ class Judged:
     apart_errors: Sequence[NewError] = ()
     left_out: int = 0
     disturbance: str = ""
+    answers: ComparedAnswers = NOT_COMPARED
 
     @property
     def counted_rounds(self) -> int:
@@ -104,6 +106,7 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
             [error for error in new if error.apart],
             verdicts[variant].left_out,
             verdicts[variant].disturbance,
+            compare(_answers_of(base), _answers_of(own)),
         )
     return found
 
@@ -111,6 +114,10 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
 def plans_of(own: Repeats) -> Sequence[QueryPlan]:
     """Of the last repeat that has plans."""
     return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
+
+
+def _answers_of(own: Repeats) -> list[AnswerRecord]:
+    return [answer for m in own.repeats for answer in m.record.answers]
 
 
 def replays_of(own: Repeats) -> list[ReplayRecord]:

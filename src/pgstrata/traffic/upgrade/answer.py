@@ -21,11 +21,12 @@ class Evidence:
     unmeasured: why it could not be measured, empty where it was; refused: what the new version refuses of
     definitions, functions and statements; failing: that fail in every round and on the old version in none;
     slower: proven, with 1 % of the time or more on either side, slower_share: of the time; remedied: of
-    these, those for which a remedy is proven; slower_light: with less; whole_slower: all together;
-    answers: with another number of rows; unknown: of 1 % of the time or more of which it is not known
-    whether they are slower, unknown_share: of the time; disturbed: what disturbed the rounds, empty where
-    nothing did; not_replayed: share of the log's time; unanswered: lines of the checklist that nobody
-    could answer; unchecked: why there is no checklist; changes: lines of it that must be done.
+    these, those for which a remedy is proven; slower_light: with less; whole_slower: all together; changed:
+    whose answer is another on the same data; answers: with another number of rows; unknown: of 1 % of the
+    time or more of which it is not known whether they are slower, unknown_share: of the time; disturbed: what
+    disturbed the rounds, empty where nothing did; not_replayed: share of the log's time; unanswered: lines of
+    the checklist that nobody could answer; unchecked: why there is no checklist; changes: lines of it that
+    must be done.
     """
 
     unmeasured: str = ""
@@ -36,6 +37,7 @@ class Evidence:
     remedied: int = 0
     slower_light: int = 0
     whole_slower: bool = False
+    changed: int = 0
     answers: int = 0
     unknown: int = 0
     unknown_share: float = 0.0
@@ -62,14 +64,20 @@ class Answer:
 
 def answer(e: Evidence) -> Answer:
     """Returns the answer: the first of the four words that has a reason."""
-    against, open_, changes = list(_against(e)), list(_open(e)), list(_changes(e))
+    first, against, open_, changes = list(_changed(e)), list(_against(e)), list(_open(e)), list(_changes(e))
     if against:
-        return Answer("do not go yet", (*against, *open_[:1]))
+        return Answer("do not go yet", (*first, *against, *open_[:1]))
     if open_:
-        return Answer("cannot tell", (*open_, *changes))
-    if changes:
-        return Answer("go with these changes", (*changes, "nothing else fails or is slower"))
+        return Answer("cannot tell", (*first, *open_, *changes))
+    if first or changes:
+        return Answer("go with these changes", (*first, *changes, "nothing else fails or is slower"))
     return Answer("go", ("nothing fails, and nothing that matters is slower",))
+
+
+def _changed(e: Evidence) -> Iterator[str]:
+    if e.changed:
+        answers = "answers" if e.changed == 1 else "answer"
+        yield f"{numbers.counted(e.changed, 'statement')} {answers} otherwise on the same data"
 
 
 def _against(e: Evidence) -> Iterator[str]:

@@ -129,9 +129,13 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
 
 
 def _items(decision: Decision, label: str) -> Iterator[Item]:
-    """What a reader has to know, in this order: what fails, answers otherwise, is to be done, is slower, is
-    not known; then the rest."""
+    """What a reader has to know, in this order: what has another answer, fails, comes to other rows, is to be
+    done, is slower, is not known; then the rest."""
     own = decision.judged.get(label)
+    if own is not None and (changed := own.answers.changed):
+        named = [(shortened(one.text), "", "answers") for one in changed[:MOST_NAMED]]
+        title = f"answers otherwise on the same data: {len(changed)}"
+        yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())
     where = anchor("checklist", label)
     failing = [*dict.fromkeys(error.statement for error in own.new_errors)] if own is not None else []
@@ -146,7 +150,11 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     if differing:
         named = [(shortened(one.statement.text), _rows(one), "answers") for one in differing[:MOST_NAMED]]
-        yield "missed", f"answers otherwise: {len(differing)}", _and_more(named, len(differing), "answers")
+        yield (
+            "missed",
+            f"another number of rows: {len(differing)}",
+            _and_more(named, len(differing), "answers"),
+        )
     for state in ("before", "after"):
         todo = [line for line in checklist if line.state == state]
         if todo:
@@ -250,6 +258,7 @@ def facts(decision: Decision) -> Iterator[Term]:
             f"{len(own.plans)} of {own.planned} statements" if own.planned else "no plan could be asked for"
         )
         yield Term(f"Changed plans{on}", plans)
+        yield Term(f"Answers compared{on}", _answers_said(own))
         yield Term(f"New errors{on}", _counted_errors(own))
         if own.apart_errors:
             count = sum(error.count for error in own.apart_errors)
@@ -262,6 +271,22 @@ def facts(decision: Decision) -> Iterator[Term]:
         "Not covered",
         f"{numbers.counted(len(measured.gaps), 'thing')}, listed below" if measured.gaps else "nothing known",
     )
+
+
+def _answers_said(own: Judged) -> str:
+    compared = own.answers
+    if not compared.same and not compared.changed:
+        return "none"
+    apart = [
+        f"{count} {what}"
+        for count, what in (
+            (len(compared.changed), "otherwise"),
+            (compared.varying, "not compared, they vary"),
+            (compared.unanswered, "without an answer"),
+        )
+        if count
+    ]
+    return ", ".join([f"{compared.same} the same", *apart])
 
 
 def _counted_errors(own: Judged) -> str:

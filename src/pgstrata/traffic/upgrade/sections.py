@@ -45,7 +45,7 @@ def sections(decision: Decision) -> list[Section]:
         )
     if causes := [*_cause_blocks(decision, measured)]:
         made.append(Section("causes", "Why, and what helps", causes))
-    if any(measured.differing.values()):
+    if any(measured.differing.values()) or any(own.answers.changed for own in measured.judged.values()):
         made.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
     made.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
     made.append(Section("errors", "New errors", error_blocks(base, measured.judged)))
@@ -140,6 +140,20 @@ def _cause_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
 
 
 def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
+    for variant, own in measured.judged.items():
+        if own.answers.changed:
+            yield Table(
+                name="changed_answers",
+                title=f"Statements that answer otherwise on {variant}",
+                columns=[Column("statement", "Statement", align="left")],
+                rows=[Row([words(one.text)]) for one in own.answers.changed],
+                how="Executed on both versions with the same data and the values of its first execution in "
+                "the log. Rows are compared in any order, fractions to 12 digits. What answers otherwise "
+                "with another plan of the same version, or holds words such as now() and random(), is "
+                "compared with none.",
+                keys=[("variant", variant)],
+                stacked=True,
+            )
     for variant, differing in measured.differing.items():
         if not differing:
             continue
@@ -163,8 +177,7 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
                 )
                 for one in differing
             ],
-            how="The same number in every round on the one, and another in every round on the other. Values "
-            "are not compared, only how many rows come.",
+            how="The same number in every round on the one, and another in every round on the other.",
             keys=[("variant", variant)],
             stacked=True,
         )

@@ -46,13 +46,19 @@ def text(decision: Decision, again: str) -> str:
 
 
 def _of_version(decision: Decision, label: str) -> Iterator[str]:
-    """What fails, answers otherwise, is to be done, is slower, is not known; then the rest."""
+    """What has another answer, fails, comes to other rows, is to be done, is slower, is not known; then the
+    rest."""
     own = decision.judged.get(label)
     checklist = decision.checklists.get(label, ())
     if own is not None:
+        changed = own.answers.changed
+        for statement in changed[:MOST_NAMED]:
+            yield f"  answers otherwise on the same data: {shortened(statement.text)}"
+        if len(changed) > MOST_NAMED:
+            yield f"    and {len(changed) - MOST_NAMED} more on the page"
         for new in own.new_errors[:MOST_NAMED]:
-            statement = shortened(new.statement.text)
-            yield f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({statement})"
+            text = shortened(new.statement.text)
+            yield f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({text})"
         if len(own.new_errors) > MOST_NAMED:
             yield f"    and {len(own.new_errors) - MOST_NAMED} more"
     yield from _listed(checklist, "fails")
@@ -178,6 +184,12 @@ def _version(decision: Decision, label: str) -> Json:
     return {
         **found,
         "whole": measured.whole[label].record() if label in measured.whole else None,
+        "answers": {
+            "changed": [one.name for one in own.answers.changed],
+            "same": own.answers.same,
+            "varying": own.answers.varying,
+            "unanswered": own.answers.unanswered,
+        },
         "rounds": own.rounds,
         "rounds_left_out": own.left_out,
         "disturbance": own.disturbance,

@@ -1,0 +1,60 @@
+"""Whether statements of a replay answer as they do on the base. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pgstrata.judge.queries import VARIES, Timing, changed_answers
+from pgstrata.store.record import AnswerRecord
+from pgstrata.store.statement import Statement, recorded_statement
+
+
+@dataclass(frozen=True)
+class ComparedAnswers:
+    """The statements that read only, by what came of their answers.
+
+    changed: another than on the base; varying: by nature; unanswered: on one side or both.
+    """
+
+    changed: Sequence[Statement] = ()
+    same: int = 0
+    varying: int = 0
+    unanswered: int = 0
+
+
+NOT_COMPARED = ComparedAnswers()
+
+
+def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> ComparedAnswers:
+    """Compares the answers of all repeats of a variant with those of the base."""
+    sides = {"base": _by_statement(base), "other": _by_statement(other)}
+    by_name = {label: {one.name: timing for one, timing in own.items()} for label, own in sides.items()}
+    names = set(changed_answers(by_name, "base").get("other", ()))
+    changed, same, varying, unanswered = [], 0, 0, 0
+    for statement, own in sides["other"].items():
+        right = sides["base"].get(statement)
+        if statement.name in names:
+            changed.append(statement)
+        elif VARIES in (own.answer, right.answer if right is not None else None):
+            varying += 1
+        elif right is None or not right.digests or not own.digests:
+            unanswered += 1
+        else:
+            same += 1
+    return ComparedAnswers(changed, same, varying, unanswered)
+
+
+def _by_statement(records: Iterable[AnswerRecord]) -> dict[Statement, Timing]:
+    grouped: dict[Statement, list[AnswerRecord]] = {}
+    for record in records:
+        grouped.setdefault(recorded_statement(record.number, record.name), []).append(record)
+    found = {}
+    for statement, own in grouped.items():
+        digests = frozenset(record.digest for record in own if record.digest is not None)
+        varies = len(digests) > 1 or any(record.varies for record in own)
+        found[statement] = Timing(None, len(own), answer=VARIES if varies else None, digests=digests)
+    return found
+
+
+__all__ = ["NOT_COMPARED", "ComparedAnswers", "compare"]

@@ -1,0 +1,101 @@
+"""Answers that an upgrade changes are said first; those that vary by nature are not reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.find.model import Server
+from pgstrata.traffic.captured import Header, Statement, Writer
+from support.page import PageReader
+from support.program import Program
+
+Asked = tuple[str, int, tuple[str, ...]]
+
+SCHEMA = """
+CREATE TABLE items (id int PRIMARY KEY, k int NOT NULL, name text NOT NULL, placed timestamptz NOT NULL);
+INSERT INTO items SELECT g, (g * 7919) % 30011, 'item_' || g, '2020-01-01 0:00:00.5Z'::timestamptz
+    FROM generate_series(1, 30000) g;
+CREATE INDEX items_k ON items (k);
+CREATE TABLE notes (n int);
+CREATE FUNCTION dice() RETURNS double precision LANGUAGE sql AS 'SELECT random()';
+CREATE FUNCTION noted() RETURNS int LANGUAGE sql AS 'INSERT INTO notes VALUES (1) RETURNING n';
+ANALYZE;
+"""
+
+CHANGED = "SELECT id, to_tsquery('simple', name) FROM items WHERE id = $1"
+"""Up to 13 the parts of item_7 need not follow each other."""
+
+SAME = (
+    "SELECT id, extract(epoch FROM placed) FROM items WHERE id = $1",  # with zeros at its end from 14 on
+    "SELECT id, k FROM items WHERE k < $1",  # in another order without the index
+    "SELECT sum(id::float / 7) FROM items WHERE k < $1",
+)
+
+VARYING = (
+    "SELECT id FROM items WHERE k < $1 LIMIT 5",
+    "SELECT string_agg(id::text, ',') FROM items WHERE k < $1",
+    "SELECT $1::int, dice()",
+    "SELECT $1::int, random()",
+    "SELECT count(*) FROM items WHERE id > $1 AND placed < now()",
+)
+
+SETTINGS = ("SET enable_bitmapscan = off", "SET random_page_cost = 1")
+"""With these the index decides the order of rows."""
+
+UNANSWERED = ("SELECT $1::int, noted()",)
+
+
+def captured(path: Path) -> Path:
+    """A captured file in which each statement is asked a few times."""
+    statements = (CHANGED, *SAME, *VARYING, *UNANSWERED)
+    with Writer(path) as writer:
+        session = writer.begin(10**15, writer.database("shop"))
+        for text in SETTINGS:
+            writer.add(session, Statement(10**15, 100, 0, writer.shape(text), text), common=True)
+        for turn in range(4):
+            for number, text in enumerate(statements):
+                start = 10**15 + 1000 * (len(statements) * turn + number)
+                values = (str(300 + turn),)
+                writer.add(session, Statement(start, 100, 2, writer.shape(text), text, values), common=True)
+        writer.end(session)
+        writer.finish(Header())
+    return path
+
+
+@pytest.mark.timeout(1200)
+def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path, pgstrata: Program) -> None:
+    captured(place / "shop.traffic")
+    (place / "shop.sql").write_text(SCHEMA)
+    (place / "drop.sql").write_text("DROP INDEX items_k;\n")
+    command = [
+        *("upgrade", "--from", f"path:{pg13.bin_dir}=13", "--to", f"path:{pg17.bin_dir}=17"),
+        *("--dump", "shop.sql", "--log", "shop.traffic", "--after-load", "17=drop.sql"),
+        *("--rounds", "4", "--minutes", "1", "--speed", "0", "--other-load", "100%"),
+    ]
+    done = pgstrata(*command, "--format", "json")
+    assert done.returncode in (0, 1, 3), done.stderr
+    told = json.loads(done.stdout)
+    (to,) = told["to"]
+    assert [name.split(" ", 1)[1] for name in to["answers"]["changed"]] == [CHANGED]
+    counts = (len(SAME), len(VARYING), len(UNANSWERED))
+    assert tuple(to["answers"][key] for key in ("same", "varying", "unanswered")) == counts
+    assert to["answer"] != "go" and to["reasons"][0] == "1 statement answers otherwise on the same data"
+
+    lines = pgstrata(*command).stdout.splitlines()
+    assert lines[3] == f"  answers otherwise on the same data: {CHANGED}"
+    assert (
+        "Answers compared: 3 the same, 1 otherwise, 5 not compared, they vary, 1 without an answer" in lines
+    )
+    page = PageReader(place / told["page"])
+    table = next(one for one in page.tables if one.caption == "Statements that answer otherwise on 17")
+    assert [[cell.text for cell in row] for row in table.rows] == [[CHANGED]]
+    words = " ".join(page.text)
+    assert words.index("answers otherwise on the same data: 1") < words.index("to look at: ")
+    report = " ".join(PageReader(place / told["report"]).text)
+    assert f"17 answers {CHANGED} differently from 13." in report
+    # Digests are kept, no rows.
+    kept = "".join(path.read_text() for path in place.glob("upgrade/**/run.json"))
+    assert '"digest"' in kept and "item & 300" not in kept
