@@ -1,0 +1,150 @@
+"""Rate against the number of clients: where it stops growing, and what verdicts say along it.
+
+The rate of a server with few clients grows with them and is level, or falls, once a resource is used up: two
+straight lines in log rate over log clients that meet at the knee, the saturation point of asymptotic bounds
+(Denning and Buzen 1978). They are fitted by weighted least squares for each place of the knee, and the
+interval holds all places whose misfit is not much larger than the least one: a profile likelihood, as
+Hinkley (1971) has it for two lines that meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+
+import numpy as np
+
+from pgstrata.numbers import counted
+from pgstrata.stats.criterion import CONFIDENCE, check_share
+from pgstrata.stats.distributions import student_quantile
+from pgstrata.stats.estimate import Array
+from pgstrata.stats.multiplicity import adjust_verdicts
+from pgstrata.stats.verdict import Verdict
+
+LEAST_POINTS = 3
+"""Numbers of clients that make a curve."""
+
+GROWTH = 0.2
+"""Slope of log rate over log clients below which a rate no longer grows: twice the clients, 15 % more."""
+
+MISFIT = 0.05
+"""Standard deviation of a log rate about the two lines, beside its own error: real curves are rounded."""
+
+STEPS = 32
+"""Places of the knee that are tried in each doubling of the clients."""
+
+_PARAMETERS = 4
+"""Of the model: the knee, the rate there, and two slopes."""
+
+Curve = Mapping[int, tuple[float, float]]
+"""By number of clients: the rate (any unit, above 0), and the standard error of its log; not finite where it
+is not known."""
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The number of clients beyond which a rate no longer grows, with its interval.
+
+    `grows`: the rate grows up to the most clients, so the knee is there or beyond. `high_open`, `low_open`:
+    the interval reaches the most or the fewest clients that were measured, and may end outside of them.
+    """
+
+    clients: float
+    low: float
+    high: float
+    grows: bool
+    low_open: bool
+    high_open: bool
+
+    @property
+    def text(self) -> str:
+        """The knee and its interval in a few words: `8 (6 … 11)`."""
+        low, high = round(self.low), round(self.high)
+        if self.grows:
+            return f"none up to {high}" + (f" ({low} or more)" if low < high else "")
+        fewer = " or fewer" if self.low_open and low > 1 else ""
+        return f"{round(self.clients)} ({low}{fewer} … {high}{' or more' if self.high_open else ''})"
+
+
+def knee(curve: Curve, confidence: float = CONFIDENCE) -> Knee:
+    """Returns the knee of one curve. Raises ValueError for fewer than three numbers of clients, and for rates
+    that are not above 0."""
+    check_share("confidence", confidence)
+    points = sorted(curve.items())
+    if len(points) < LEAST_POINTS:
+        raise ValueError(f"{len(points)} numbers of clients; a curve has at least {LEAST_POINTS}")
+    rates = np.array([rate for _, (rate, _) in points])
+    if points[0][0] < 1 or not (np.isfinite(rates) & (rates > 0)).all():
+        raise ValueError("numbers of clients must be at least 1, rates finite and above 0")
+    x, y = np.log2([clients for clients, _ in points]), np.log2(rates)
+    errors = np.array([error if math.isfinite(error) else 0.0 for _, (_, error) in points])
+    weights = math.log(2.0) / np.hypot(errors, MISFIT)
+    places = np.unique(np.append(np.linspace(x[0], x[-1], round(STEPS * (x[-1] - x[0])) + 1), x))
+    misfits = np.array([_misfit(x - place, y, weights) for place in places])
+    least = float(misfits.min())
+    freedom = len(points) - _PARAMETERS
+    most = student_quantile(math.inf, 0.5 + confidence / 2) ** 2
+    if freedom > 0:
+        most = max(most, student_quantile(freedom, 0.5 + confidence / 2) ** 2 * least / freedom)
+    best = float(np.median(places[misfits <= least + 1e-9]))
+    inside = places[misfits <= least + most]
+    low, high = float(inside[0]), float(inside[-1])
+    first, last = float(x[0]), float(x[-1])
+    return Knee(2**best, 2**low, 2**high, best == last, low == first, high == last)
+
+
+def _misfit(x: Array, y: Array, weights: Array) -> float:
+    """Returns the weighted sum of squares about the best two lines that meet at x = 0: the first grows, the
+    second does not."""
+    ones, before, after = np.ones_like(x), np.minimum(x, 0.0), np.maximum(x, 0.0)
+    found = math.inf
+    for before_fixed, after_fixed in product((False, True), repeat=2):
+        fixed = GROWTH * (before * before_fixed + after * after_fixed)
+        free = [ones, *([] if before_fixed else [before]), *([] if after_fixed else [after])]
+        design = np.column_stack(free) * weights[:, None]
+        target = (y - fixed) * weights
+        solved = np.linalg.lstsq(design, target, rcond=None)[0]
+        slopes = list(solved[1:])
+        first = GROWTH if before_fixed else slopes.pop(0)
+        second = GROWTH if after_fixed else slopes.pop(0)
+        if (first >= GROWTH or not before.any()) and second <= GROWTH:
+            found = min(found, float(((design @ solved - target) ** 2).sum()))
+            if not before_fixed and not after_fixed:
+                break
+    return found
+
+
+def curve_sentence(points: Mapping[int, Verdict]) -> str:
+    """Returns the verdict on a curve, `the same up to 8 clients, slower beyond`, from those on its points by
+    number of clients.
+
+    Slower and faster are said of points whose p-value, adjusted for the number of points, is small enough.
+    Raises ValueError for fewer than three points.
+    """
+    if len(points) < LEAST_POINTS:
+        raise ValueError(f"{len(points)} numbers of clients; a curve has at least {LEAST_POINTS}")
+    adjusted = adjust_verdicts(points)
+    words = [(clients, adjusted[clients].word) for clients in sorted(points)]
+    runs = [
+        ("the same" if word == "same" else word, [clients for clients, _ in run])
+        for word, run in groupby(words, key=lambda point: point[1])
+    ]
+    if len(runs) == 1:
+        word, clients = runs[0]
+        return f"{word} from {clients[0]} to {counted(clients[-1], 'client')}"
+    first, *middle, last = runs
+    return ", ".join([_first(*first), *(f"{word} {_span(at)}" for word, at in middle), f"{last[0]} beyond"])
+
+
+def _first(word: str, clients: Sequence[int]) -> str:
+    where = "at" if len(clients) == 1 else "up to"
+    return f"{word} {where} {counted(clients[-1], 'client')}"
+
+
+def _span(clients: Sequence[int]) -> str:
+    return f"at {clients[0]}" if len(clients) == 1 else f"from {clients[0]} to {clients[-1]}"
+
+
+__all__ = ["LEAST_POINTS", "Curve", "Knee", "curve_sentence", "knee"]
