@@ -11,6 +11,7 @@ from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.compared import compared
+from pgstrata.report.sections.curves import curves
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.machines import machines
@@ -39,6 +40,7 @@ def sections(
     made.append(published(results))
     made.append(machines(results))
     made += [own_section(results, workload) for workload in results.workloads]
+    made += [curves(results, workload) for workload in results.workloads]
     made.append(tuning(results))
     made += [trends(results, workload) for workload in results.workloads]
     made += [operations(results, workload) for workload in results.workloads]

@@ -15,6 +15,7 @@ from rich.text import Text
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet
 from pgstrata.report.parts import report_parts
+from pgstrata.report.sections.curves import curve_lines
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.published import agreement_sentence
 from pgstrata.report.sections.query_causes import cause_lines
@@ -70,6 +71,10 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         for table in found:
             if table is not None:
                 _table(table, console)
+        if lines := curve_lines(results, workload):
+            console.print()
+        for line in lines:
+            console.print(Text(line), soft_wrap=not console.is_terminal)
     if text := agreement_sentence(results):
         console.print()
         console.print(Text(text), soft_wrap=not console.is_terminal)

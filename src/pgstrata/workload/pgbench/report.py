@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.judge.curves import CLIENTS
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, legend_above, rounded, trace
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults, anchor, natural
-
-# Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
-_CLIENTS = re.compile(r"-c(\d+)$")
 
 _LATENCIES = ("mean", "p95", "p99")
 # where each of the four panels lies: across, up
@@ -69,7 +66,7 @@ def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
     """None where no two steps of a group differ in their number of clients."""
     found: dict[str, dict[int, StepResults]] = {}
     for step in workload.compared:
-        if match := _CLIENTS.search(step.name):
+        if match := CLIENTS.search(step.name):
             found.setdefault(step.group or step.name[: match.start()], {})[int(match.group(1))] = step
     scales = {group: dict(sorted(steps.items())) for group, steps in found.items() if len(steps) > 1}
     if not scales:

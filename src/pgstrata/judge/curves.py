@@ -1,0 +1,60 @@
+"""Steps that differ in their number of clients only: the verdict on the curve, and errors of its rates."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from pgstrata.judge.compare import Comparison, StepVerdict
+from pgstrata.judge.pairs import pairs_of, together
+from pgstrata.stats.curve import LEAST_POINTS, curve_sentence
+from pgstrata.stats.estimate import estimate
+from pgstrata.stats.verdict import interval
+from pgstrata.store.read import MeasuredStep
+
+#: The end of the name of a step that is measured with several numbers of clients.
+CLIENTS = re.compile(r"-c(\d+)$")
+
+Named = TypeVar("Named")
+
+
+def curves_of(steps: Iterable[tuple[str, Named]]) -> dict[str, dict[int, Named]]:
+    """Returns the steps, each with its name, that were measured at three numbers of clients or more: by their
+    common name and the number of clients, which grows."""
+    found: dict[str, dict[int, Named]] = {}
+    for name, step in steps:
+        if match := CLIENTS.search(name):
+            found.setdefault(name[: match.start()], {})[int(match[1])] = step
+    return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) >= LEAST_POINTS}
+
+
+def curve_sentences(comparison: Comparison) -> dict[tuple[str, str], str]:
+    """Returns the verdict on each curve of a comparison, by workload and common name of the steps."""
+    by_workload: dict[str, list[tuple[str, StepVerdict]]] = {}
+    for step in comparison.steps:
+        by_workload.setdefault(step.workload, []).append((step.step, step))
+    return {
+        (workload, name): curve_sentence({clients: step.verdict for clients, step in points.items()})
+        for workload, steps in by_workload.items()
+        for name, points in curves_of(steps).items()
+    }
+
+
+def log_rate_error(repeats: Sequence[MeasuredStep]) -> tuple[float, float]:
+    """Returns the standard error of the log rate of a variant in a step, and half of its 95 % interval, both
+    infinite where they are not known: from its slices, else from its repeats."""
+    sliced = [pairs_of(m.record, m.record) for m in repeats if m.record.slices]
+    if sliced:
+        own = together(sliced)
+        ones = [1.0] * len(own.base)
+        found = estimate(ones, own.base, own.blocks, starts=own.starts)
+    else:
+        rates = [m.rate for m in repeats if m.rate]
+        found = estimate([1.0] * len(rates), rates)
+    low, high = interval(found)
+    return math.hypot(found.standard_error, found.start_error), (high - low) / 2
+
+
+__all__ = ["CLIENTS", "curve_sentences", "curves_of", "log_rate_error"]

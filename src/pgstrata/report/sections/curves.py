@@ -1,0 +1,194 @@
+"""Rate against clients as a curve of each variant: its band, its knee, and the verdict on the curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgstrata import numbers
+from pgstrata.judge.curves import curve_sentences, curves_of, log_rate_error
+from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, words
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, legend_above, rounded, trace
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
+from pgstrata.stats.curve import LEAST_POINTS, Knee, knee
+
+_HOW = (
+    "Bands are 95 % intervals of each rate, which do not tell whether two variants differ: the verdicts of "
+    "pairs do. A diamond is the knee, beyond which the rate no longer grows, with its 95 % interval: where "
+    "two straight lines in log rate over log clients meet, the second of which rises by less than 15 % for "
+    "twice the clients. A curve without one grows up to the most clients."
+)
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The curve of one variant: rates and halves of the intervals of their logs, by number of clients."""
+
+    variant: str
+    rates: Mapping[int, float]
+    halves: Mapping[int, float]
+    knee: Knee
+
+
+def curves(results: RunSet, workload: WorkloadResults) -> Section | None:
+    """Returns the section; None where no step was measured at three numbers of clients."""
+    blocks: list[Block] = []
+    for name, steps in curves_of((step.name, step) for step in workload.compared).items():
+        own = [curve for variant in results.variants if (curve := _curve(results, variant, steps))]
+        if own:
+            blocks += [Prose(text) for text in _sentences(results, workload, name)]
+            blocks.append(_chart(results, workload, name, next(iter(steps.values())).unit, own))
+            blocks.append(_table(workload, name, own))
+    title = f"Curves by number of clients ({workload.name})"
+    return Section(anchor("curves", workload.name), title, blocks) if blocks else None
+
+
+def curve_lines(results: RunSet, workload: WorkloadResults) -> list[str]:
+    """Returns the verdicts on all curves of a workload, a sentence each."""
+    names = curves_of((step.name, step) for step in workload.compared)
+    return [text for name in names for text in _sentences(results, workload, name)]
+
+
+def _sentences(results: RunSet, workload: WorkloadResults, name: str) -> list[str]:
+    found = ((one, curve_sentences(one).get((workload.name, name))) for one in results.comparisons)
+    return [f"{name}, {one.title}: {text}." for one, text in found if text is not None]
+
+
+def _curve(results: RunSet, variant: str, steps: Mapping[int, StepResults]) -> _Curve | None:
+    """None where the variant was measured at fewer than three numbers of clients."""
+    rates = {clients: rate for clients, step in steps.items() if (rate := results.rate(step, variant))}
+    if len(rates) < LEAST_POINTS:
+        return None
+    errors = {clients: log_rate_error(steps[clients].by_variant[variant].repeats) for clients in rates}
+    own = knee({clients: (rate, errors[clients][0]) for clients, rate in rates.items()})
+    return _Curve(variant, rates, {clients: half for clients, (_, half) in errors.items()}, own)
+
+
+def _chart(results: RunSet, workload: WorkloadResults, name: str, unit: str, found: list[_Curve]) -> Chart:
+    data: list[dict[str, Any]] = []
+    for place, curve in enumerate(found):
+        index = results.color(curve.variant)
+        shown = place < SHOWN_AT_FIRST
+        data += [_band(curve, index, shown), _line(curve, index, shown)]
+        if not curve.knee.grows:
+            data.append(_mark(curve, index, shown))
+    ticks = sorted({clients for curve in found for clients in curve.rates})
+    layout: dict[str, Any] = {
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
+        "hovermode": "closest",
+        "showlegend": True,
+        "legend": legend_above(1.04),
+        "xaxis": axis("clients", type="log", tickvals=ticks, ticktext=list(map(str, ticks))),
+        "yaxis": axis(unit, rangemode="tozero"),
+    }
+    return Chart(
+        id=anchor("curve", workload.name, name),
+        title=f"{name}: {unit} by number of clients, with knees — more is better",
+        data=data,
+        layout=layout,
+        height=380,
+        how=_HOW,
+    )
+
+
+def _band(curve: _Curve, index: int, shown: bool) -> dict[str, Any]:
+    known = [clients for clients in curve.rates if math.isfinite(curve.halves[clients])]
+    upper = [curve.rates[clients] * math.exp(curve.halves[clients]) for clients in known]
+    lower = [curve.rates[clients] * math.exp(-curve.halves[clients]) for clients in known]
+    return trace(
+        curve.variant,
+        index,
+        shown=shown,
+        type="scatter",
+        mode="lines",
+        x=known + known[::-1],
+        y=rounded(upper + lower[::-1]),
+        fill="toself",
+        opacity=0.25,
+        fillcolor=color(index),
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _line(curve: _Curve, index: int, shown: bool) -> dict[str, Any]:
+    return trace(
+        curve.variant,
+        index,
+        shown=shown,
+        type="scatter",
+        mode="lines+markers",
+        x=list(curve.rates),
+        y=rounded(curve.rates.values()),
+        line={"color": color(index), "width": 1.8, "dash": dash(index)},
+        marker={"size": 6},
+        hovertemplate="%{x} clients: %{y:,.4~g}",
+    )
+
+
+def _mark(curve: _Curve, index: int, shown: bool) -> dict[str, Any]:
+    own = curve.knee
+    at = np.interp(math.log(own.clients), np.log(list(curve.rates)), list(curve.rates.values()))
+    return trace(
+        curve.variant,
+        index,
+        shown=shown,
+        type="scatter",
+        mode="markers",
+        x=[own.clients],
+        y=rounded([float(at)]),
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [own.high - own.clients],
+            "arrayminus": [own.clients - own.low],
+            "color": color(index),
+            "thickness": 1.5,
+        },
+        marker={"color": color(index), "symbol": "diamond", "size": 12},
+        hovertemplate=f"knee {own.text}",
+        showlegend=False,
+    )
+
+
+def _table(workload: WorkloadResults, name: str, found: list[_Curve]) -> Table:
+    return Table(
+        name="knees",
+        title=f"{name}: knees",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            Column("knee", "Knee", "clients"),
+            Column("low", "From", "clients"),
+            Column("high", "To", "clients"),
+            Column("most", "Highest rate", "clients"),
+            Column("words", "In words", align="left"),
+        ],
+        rows=[
+            Row(
+                [
+                    words(curve.variant),
+                    Cell(None if curve.knee.grows else curve.knee.clients, _whole(curve)),
+                    Cell(curve.knee.low, numbers.count(round(curve.knee.low))),
+                    Cell(curve.knee.high, numbers.count(round(curve.knee.high))),
+                    Cell(most := max(curve.rates, key=lambda n: curve.rates[n]), numbers.count(most)),
+                    words(curve.knee.text),
+                ],
+                variant=curve.variant,
+            )
+            for curve in found
+        ],
+        how="From and to: the 95 % interval of the knee, within the numbers of clients that were measured.",
+        keys=(("workload", workload.name), ("steps", name)),
+    )
+
+
+def _whole(curve: _Curve) -> str:
+    return "none" if curve.knee.grows else numbers.count(round(curve.knee.clients))
+
+
+__all__ = ["curve_lines", "curves"]
