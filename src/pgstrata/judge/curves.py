@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import TypeVar
 
 from pgstrata.judge.compare import Comparison, StepVerdict
-from pgstrata.judge.pairs import pairs_of, together
+from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.stats.curve import LEAST_POINTS, curve_sentence
 from pgstrata.stats.estimate import estimate
 from pgstrata.stats.verdict import interval
@@ -46,13 +47,12 @@ def log_rate_error(repeats: Sequence[MeasuredStep]) -> tuple[float, float]:
     """Returns the standard error of the log rate of a variant in a step, and half of its 95 % interval, both
     infinite where they are not known: from its slices, else from its repeats."""
     sliced = [pairs_of(m.record, m.record) for m in repeats if m.record.slices]
-    if sliced:
-        own = together(sliced)
-        ones = [1.0] * len(own.base)
-        found = estimate(ones, own.base, own.blocks, starts=own.starts)
-    else:
-        rates = [m.rate for m in repeats if m.rate]
-        found = estimate([1.0] * len(rates), rates)
+    own = together(sliced) if sliced else Pairs([m.rate for m in repeats if m.rate], [])
+    if not own.base:
+        return math.inf, math.inf
+    # Against a constant of their own size: ratios beyond 1000 count as stalls.
+    middle = [median(own.base)] * len(own.base)
+    found = estimate(middle, own.base, own.blocks, starts=own.starts)
     low, high = interval(found)
     return math.hypot(found.standard_error, found.start_error), (high - low) / 2
 
