@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pgstrata.tproc_c.rules import Size, Transaction
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import Clients, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.options import ClientCounts, OneOrMore, Seconds, Wait, WorkloadOptions
 
 Warehouses = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -26,11 +26,11 @@ class TprocCOptions(WorkloadOptions):
         max_length=20,
         description="warehouses (about 100 MB each), one number after another; each loads anew",
     )
-    clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
+    clients: ClientCounts = Field(
         (1, 2, 4),
         min_length=1,
         max_length=100,
-        description="virtual users, connections without pauses, one number after another",
+        description="virtual users, connections without pauses, one number after another; also `1..N`",
     )
     transactions: Annotated[tuple[StepName, ...], OneOrMore] = Field(
         (MIX,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,28 @@ def test_the_scripts_know_the_scale_and_prepare_at_first_use() -> None:
         "\\set tid random(1, 10 * :scale)",
         "\\set delta random(-5000, 5000)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "clients"),
+    [
+        ("1..8", (1, 2, 4, 8)),
+        ("1..48", (1, 2, 4, 8, 16, 32, 48)),
+        ("3..10000", (3, 6, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 10_000)),
+        ("1..2 12", (1, 2, 12)),
+        ("1 8", (1, 8)),
+    ],
+)
+def test_a_range_of_clients_doubles_up_to_its_end(text: str, clients: tuple[int, ...]) -> None:
+    assert PgbenchOptions.model_validate({"clients": text}).clients == clients
+
+
+@pytest.mark.parametrize(
+    "text", ["1..", "..8", "8..1", "1..1", "0..8", "1..10001", "1..8..16", "1..N", "1..9999999999"]
+)
+def test_a_range_that_is_none_is_named_with_what_to_write(text: str) -> None:
+    with pytest.raises(ValidationError, match=rf"'{re.escape(text)}' is no range of clients: write 1..N"):
+        PgbenchOptions.model_validate({"clients": text})
 
 
 def test_own_scripts_are_mixed_by_weight_in_one_step(tmp_path: Path) -> None:

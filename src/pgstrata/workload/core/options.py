@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.server.features import Feature, Features
 from pgstrata.workload.core.language import Phase
 
@@ -54,6 +57,31 @@ def _one_or_more(value: object) -> object:
 
 OneOrMore = BeforeValidator(_one_or_more)
 """Of a list: it may be one text with spaces between, a list of one number the number itself."""
+
+_UP_TO = re.compile(r"(\d{1,9})\.\.(\d{1,9})", re.ASCII)
+
+
+def _numbers_of_clients(value: object) -> object:
+    values = _one_or_more(value)
+    if not isinstance(value, str) or not isinstance(values, list):
+        return values
+    return [number for text in values for number in (_doubled(text) if ".." in text else [text])]
+
+
+def _doubled(text: str) -> list[int]:
+    """Returns the numbers that `1..48` stands for: 1, 2, 4, … 32, 48."""
+    match = _UP_TO.fullmatch(text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= first < last <= MOST_CLIENTS:
+        raise ValueError(
+            f"{shown(text)!r} is no range of clients: write 1..N, with N from 2 to {MOST_CLIENTS:,}"
+        )
+    return [*takewhile(lambda n: n < last, (first << step for step in count())), last]
+
+
+ClientCounts = Annotated[tuple[Clients, ...], BeforeValidator(_numbers_of_clients)]
+"""Numbers of connections, one after another: a list, a number, or a text with numbers and ranges such as
+`1..48`, which doubles from 1 and ends in 48."""
 
 
 class NotInVersionError(UsageError):

@@ -18,7 +18,15 @@ from pydantic import (
 )
 
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import MOST_RATE, Clients, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.options import (
+    MOST_RATE,
+    ClientCounts,
+    Clients,
+    OneOrMore,
+    Seconds,
+    Wait,
+    WorkloadOptions,
+)
 from pgstrata.workload.core.scripts import Scripts, Variables, beside, stems, weighted
 from pgstrata.workload.custom.contents import digest_of
 
@@ -102,7 +110,7 @@ class ScriptStep(OptionTable):
     headline: str | None = Field(
         None, description="the role whose transactions/s it is judged by; null: the first"
     )
-    clients: Annotated[tuple[Clients, ...] | None, OneOrMore] = Field(
+    clients: ClientCounts | None = Field(
         None,
         max_length=100,
         description="connections of a role that names none; a list: a step for each number",
@@ -167,7 +175,7 @@ class CustomOptions(WorkloadOptions):
     steps: tuple[ScriptStep, ...] = Field(
         (), max_length=1000, description="steps of scripts, one table each: see docs/guides/custom.md"
     )
-    clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
+    clients: ClientCounts = Field(
         (1,), min_length=1, max_length=100, description="connections; a list: a step for each number"
     )
     seconds: Seconds = Field(60, description="seconds of each step of scripts")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import MOST_RATE, Clients, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.options import MOST_RATE, ClientCounts, OneOrMore, Seconds, Wait, WorkloadOptions
 from pgstrata.workload.core.scripts import Scripts, Variables, weighted
 
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
@@ -70,11 +70,11 @@ class PgbenchOptions(WorkloadOptions):
         min_length=1,
         description="query modes, one after another; a list, or one text with spaces between",
     )
-    clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
+    clients: ClientCounts = Field(
         (1, 2, 4, 8, 16, 32),
         min_length=1,
         max_length=100,
-        description="numbers of connections, one after another; a list, a number, or a text with spaces",
+        description="numbers of connections, one after another: a list, a number, or `1..N` (1, 2, 4 … N)",
     )
     seconds: Seconds = Field(60, description="seconds of each step")
     warmup: Wait = Field(2, description="seconds each step runs before it is measured")
