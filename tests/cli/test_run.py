@@ -44,6 +44,10 @@ def test_two_versions_end_to_end(
         check_run(run)
     assert list((place / "data").iterdir()) == []
 
+    summary = done.stdout.rpartition("report: ")[0].rstrip()
+    assert "qp100" in summary
+    assert pgstrata("run", file, "--no-report").stdout.rstrip() == summary
+
     # The same command has nothing to do, and leaves what is there as it is.
     before = sorted(str(p) for p in (place / "results").rglob("run.json"))
     again = pgstrata("run", file)

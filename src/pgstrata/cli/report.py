@@ -162,11 +162,17 @@ def write_quietly(plan: Plan, results: Path) -> Path:
     return write_report_of(found, report_folder(results, name)).html
 
 
-def write_report(plan: Plan, results: Path) -> None:
-    """The report of a campaign that has just been run, where it belongs."""
+def show_results(plan: Plan, results: Path, *, page: bool) -> None:
+    """Prints the summary of a campaign that has just been run. page: writes its report, too, where it
+    belongs."""
+    from pgstrata.page.results import read_results
+    from pgstrata.report.terminal import print_summary
     from pgstrata.store import Results
 
     name = plan.campaign.name
+    if not page:
+        print_summary(_with(read_results(Results(results), name, plan.base), _beside(plan)))
+        return
     out = report_folder(results, name)
     write_and_show(Results(results), campaign=name, base=plan.base, out=out, published=_beside(plan))
 

@@ -270,7 +270,7 @@ def carry_out(
 ) -> int:
     """Measures a campaign and shows what came of it. Returns the exit code. report: write its page, too."""
     from pgstrata.cli.ending import Interruption, stopped
-    from pgstrata.cli.report import write_quietly, write_report
+    from pgstrata.cli.report import show_results, write_quietly
     from pgstrata.measure.campaign import Conditions, execute
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.store import Results
@@ -298,8 +298,8 @@ def carry_out(
     if as_json:
         page = write_quietly(outcome.plan, results) if report and readable else None
         _print_end(campaign, outcome, beside, page)
-    elif report and readable:
-        write_report(outcome.plan, results)
+    elif readable:
+        show_results(outcome.plan, results, page=report)
     return 1 if outcome.failed or beside else 0
 
 

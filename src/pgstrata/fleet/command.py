@@ -36,7 +36,7 @@ def need_engine() -> None:
 def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson) -> int:
     """Runs a campaign on the machines of a fleet; the exit code."""
     from pgstrata.cli.ending import Interruption, stopped
-    from pgstrata.cli.report import write_report
+    from pgstrata.cli.report import show_results
     from pgstrata.fleet.campaign import execute
     from pgstrata.fleet.watching import print_json_line
     from pgstrata.measure.interrupt import Interrupted
@@ -53,8 +53,8 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     if as_json:
         print_json_line(event="end", made=len(outcome.made), failed=len(outcome.failed))
-    elif report and len(outcome.failed) < len(outcome.plan.runs):
-        write_report(outcome.plan, results)
+    elif len(outcome.failed) < len(outcome.plan.runs):
+        show_results(outcome.plan, results, page=report)
     return 1 if outcome.failed else 0
 
 
