@@ -62,10 +62,9 @@ def alone_statements(
     """Returns for each statement a step that executes it alone, or why none can.
 
     wanted: by number the seconds of one execution, which decide how many a turn has (one, where they are
-    TIMEOUT_SECONDS); folder: where the
-    captured files are written. Their values are those of the first executions in the log that went well, from
-    sessions that had set the same. What may change rows is rolled back after each execution. Raises
-    CapturedError.
+    TIMEOUT_SECONDS); folder: where the captured files are written. Their values are those of the first
+    executions in the log that went well, from sessions that had set the same. What may change rows is rolled
+    back after each execution. Raises CapturedError.
     """
     with Captured(file) as captured:
         shapes = captured.header.shapes
