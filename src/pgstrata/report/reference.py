@@ -167,6 +167,7 @@ STEP = {
     "disturbance": "shares of other programs, other guests, waiting (/proc/pressure/cpu) and a quota; "
     "`allowed`: `other_load` of the campaign",
     "cpus": "CPUs that all variants shared",
+    "answers": "of a replay in rounds what statements that read only answered, by digest, or why not",
     "one_start": "its server lived through all slices, which cannot tell what it was by chance",
     "waits": "by role and event, share of the role's time; `running` where it did not wait",
     "waits_cost": "what sampling took",
