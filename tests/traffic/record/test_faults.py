@@ -150,7 +150,8 @@ def test_a_server_that_vanishes(cluster: Cluster, place: Path) -> None:
             row = c.execute("SELECT pg_backend_pid()").fetchone()
             assert row is not None
             admin.execute("SELECT pg_terminate_backend(%s)", row)
-            with pytest.raises(psycopg.errors.AdminShutdown):
+            # What is sent while the server goes makes the kernel drop its last words, without a proxy, too.
+            with pytest.raises(psycopg.OperationalError):
                 c.execute("SELECT 1")
                 c.execute("SELECT 1")
         with proxy.connect() as c:
