@@ -9,7 +9,13 @@ import pytest
 
 from pgstrata.judge.compare import compare_all
 from pgstrata.judge.plan_detail import detail, differences
-from pgstrata.judge.plan_times import moved, node_times, spilled_kilobytes, wrong_estimates
+from pgstrata.judge.plan_times import (
+    executed_estimates,
+    moved,
+    node_times,
+    spilled_kilobytes,
+    wrong_estimates,
+)
 from pgstrata.judge.query_causes import QueryCause, best_trial, judge_cause, look
 from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.stats.criterion import Criterion
@@ -286,6 +292,28 @@ def test_wrong_estimates_name_their_columns() -> None:
     right = {**scan, "Plan Rows": 500}
     assert wrong_estimates(plan(right)) == []
     assert wrong_estimates(plan(node("Limit", scan))) == [], "a Limit ends it early"
+
+
+def test_an_early_end_spoils_what_streams_and_not_what_is_read_whole() -> None:
+    def told(kind: str, *below: Any, **more: Any) -> Any:
+        return node(kind, *below, Plan_Rows=9, Actual_Rows=5, Actual_Loops=1, **more)
+
+    def titles(root: Any) -> list[str]:
+        return [one.title for one in executed_estimates(plan(root))]
+
+    scan = told("Seq Scan")
+    assert titles(told("Limit", scan)) == ["Limit"]
+    assert titles(told("Limit", told("Sort", scan))) == ["Limit", "Seq Scan"]
+    assert titles(told("Limit", told("Aggregate", scan, Strategy="Hashed"))) == ["Limit", "Seq Scan"]
+    assert titles(told("Limit", told("Aggregate", scan, Strategy="Sorted"))) == ["Limit"]
+    assert titles(told("Merge Join", told("Sort", scan), told("Index Scan"))) == ["Merge Join", "Seq Scan"]
+    empty = node("Hash", Plan_Rows=9, Actual_Rows=0, Actual_Loops=1)
+    assert titles(told("Hash Join", scan, empty)) == ["Hash Join", "Hash"]
+    assert titles(told("Hash Join", scan, told("Hash"))) == ["Hash Join", "Seq Scan", "Hash"]
+    assert titles(told("Nested Loop", scan, told("Index Scan"), Join_Type="Semi")) == [
+        "Nested Loop Semi",
+        "Seq Scan",
+    ]
 
 
 def test_memory_that_a_sort_or_hash_lacked() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,10 +142,12 @@ def _pages(pair: tuple[NodeTime | None, NodeTime | None]) -> bool:
 
 
 @dataclass(frozen=True)
-class WrongEstimate:
-    """A node whose rows were estimated wrong. relation: schema and name of the table that it reads, None
-    where it reads none itself; columns: of its conditions and keys, as `alias.column`."""
+class RowEstimate:
+    """Rows of a node per loop, as estimated and as they came. kind: its node type; relation: schema and name
+    of the table that it reads, None where it reads none itself; columns: of its conditions and keys, as
+    `alias.column`."""
 
+    kind: str
     title: str
     estimated: float
     actual: float
@@ -153,7 +156,7 @@ class WrongEstimate:
 
     @property
     def factor(self) -> float:
-        """By which the estimate is off."""
+        """By which the estimate is off, at least 1; both counts are taken as at least one row (q-error)."""
         estimated, actual = max(1.0, self.estimated), max(1.0, self.actual)
         return max(estimated / actual, actual / estimated)
 
@@ -163,13 +166,9 @@ _STRING = re.compile(r"'(?:[^']|'')*'")
 _SOURCES = ("Index Cond", "Recheck Cond", "Filter", "Group Key")
 
 
-def wrong_estimates(plan: Any) -> list[WrongEstimate]:
-    """Returns the nodes of an EXPLAIN (ANALYZE, VERBOSE) whose row counts were wrong, the worst first.
-
-    A node above a wrong one is wrong because of it, but nodes that group or read a table are wrong
-    themselves. Nodes that were not executed, or that a LIMIT ended early, say nothing.
-    """
-    wrong = []
+def executed_estimates(plan: Any) -> Iterator[RowEstimate]:
+    """Yields the estimates of the nodes of an EXPLAIN (ANALYZE). Nodes that were not executed, or that the
+    node above ended early, say nothing and are left out."""
     ended = _ended_early(plan)
     for node in nodes_of(plan):
         estimated, actual, loops = (
@@ -179,18 +178,30 @@ def wrong_estimates(plan: Any) -> list[WrongEstimate]:
             continue
         if not isinstance(estimated, int | float) or not isinstance(actual, int | float):
             continue
-        if max(estimated, actual) < FEW_ROWS:
+        if not math.isfinite(estimated) or not math.isfinite(actual):
             continue
         relation = node.plan.get("Relation Name")
-        one = WrongEstimate(
+        yield RowEstimate(
+            str(node.plan.get("Node Type", "")),
             title_of(node.plan),
             float(estimated),
             float(actual),
             (str(node.plan.get("Schema", "")), str(relation)) if relation else None,
             columns_of(node.plan),
         )
-        if one.factor >= WRONG:
-            wrong.append(one)
+
+
+def wrong_estimates(plan: Any) -> list[RowEstimate]:
+    """Returns the nodes of an EXPLAIN (ANALYZE, VERBOSE) whose row counts were wrong, the worst first.
+
+    A node above a wrong one is wrong because of it, but nodes that group or read a table are wrong
+    themselves.
+    """
+    wrong = [
+        one
+        for one in executed_estimates(plan)
+        if max(one.estimated, one.actual) >= FEW_ROWS and one.factor >= WRONG
+    ]
     return sorted(wrong, key=lambda one: -one.factor)
 
 
@@ -205,17 +216,29 @@ def columns_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _ended_early(plan: Any) -> set[tuple[int, ...]]:
-    """Paths of the nodes below a Limit, which need not give all their rows, and on the inner side of a join
-    that stops at the first match."""
+    """Paths of the nodes whose row counts an early end spoils: below a Limit, on the inner side of a nested
+    loop that stops at the first match, beside an empty hash table, and both inputs of a merge join, which
+    stops at the end of either and reads some rows twice. Below a node that reads its input to the end (sort,
+    hash) counts are right."""
     found: set[tuple[int, ...]] = set()
+    whole: set[tuple[int, ...]] = set()
     for node in nodes_of(plan):
-        above = node.path[:-1]
-        if node.path and above in found:
+        above, kind = node.path[:-1], node.plan.get("Node Type")
+        if node.path and above in found and above not in whole:
             found.add(node.path)
-        if node.plan.get("Node Type") == "Limit":
+        if kind in ("Sort", "Hash") or (
+            kind == "Aggregate" and node.plan.get("Strategy") in ("Plain", "Hashed")
+        ):
+            whole.add(node.path)
+        if kind == "Limit":
             found.add((*node.path, 0))
+        below = children_of(node.plan)
+        if kind == "Hash Join" and len(below) > 1 and below[1].get("Actual Rows") == 0:
+            found.add((*node.path, 0))
+        if kind == "Merge Join":
+            found |= {(*node.path, 0), (*node.path, 1)}
         stops = node.plan.get("Join Type") in ("Semi", "Anti") or node.plan.get("Inner Unique")
-        if stops and node.plan.get("Node Type") in ("Nested Loop", "Merge Join"):
+        if stops and kind == "Nested Loop":
             found.add((*node.path, 1))
     return found
 
@@ -260,9 +283,10 @@ def spilled_kilobytes(plan: Any) -> float:
 
 __all__ = [
     "NodeTime",
-    "WrongEstimate",
+    "RowEstimate",
     "aliases_of",
     "columns_of",
+    "executed_estimates",
     "indexes_of",
     "is_executed",
     "moved",

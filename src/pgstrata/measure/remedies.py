@@ -17,7 +17,7 @@ import psycopg
 from pgstrata.errors import server_said
 from pgstrata.judge.plan_detail import Plan, nodes_of, top_of
 from pgstrata.judge.plan_times import (
-    WrongEstimate,
+    RowEstimate,
     aliases_of,
     columns_of,
     indexes_of,
@@ -213,7 +213,7 @@ def _is_compiled(executed: Any) -> bool:
 
 
 def _statistics(
-    connection: psycopg.Connection[Any], executed: Any, wrong: Sequence[WrongEstimate], *, same_plan: bool
+    connection: psycopg.Connection[Any], executed: Any, wrong: Sequence[RowEstimate], *, same_plan: bool
 ) -> list[tuple[RemedyKind, list[str]]]:
     """Statements that renew or refine the planner's statistics, for tables whose rows were estimated wrong;
     where the plan has changed and no row count is wrong or known, the statistics of all its tables."""
@@ -257,7 +257,7 @@ def _alter(columns: tuple[str, Mapping[str, None]]) -> str:
     return f"ALTER TABLE {table} {', '.join(changes)}"
 
 
-def _column_sets(executed: Any, wrong: Sequence[WrongEstimate]) -> list[list[tuple[str, str]]]:
+def _column_sets(executed: Any, wrong: Sequence[RowEstimate]) -> list[list[tuple[str, str]]]:
     """Columns of the conditions and keys of each node that was estimated wrong."""
     texts = [one.columns for one in wrong]
     if not wrong:
