@@ -73,8 +73,9 @@ def compare(
       pgstrata compare results/nightly/pg17.11 elsewhere/nightly/pg17.11 --across-hosts
       pgstrata compare pg16.10 pg17.11 --by instructions --callers hash_bytes
     """
-    from pgstrata.cli.output import left_out
+    from pgstrata.cli.output import left_out, print_json
     from pgstrata.judge.compare import margin_of
+    from pgstrata.judge.estimates import estimate_records
     from pgstrata.judge.sides import Allowed, compare_sides
     from pgstrata.store import Results
     from pgstrata.store.choose import choose
@@ -98,6 +99,10 @@ def compare(
         allowed=Allowed(across_hosts, despite_options),
     )
     left_out(store.broken)
+    if form == VerdictFormat.json:
+        estimates = estimate_records(first.runs, second.runs)
+        print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in found])
+        return
     _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"])
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.judge.estimates import kept_plans
 from pgstrata.judge.marks import Mark, relative_mark
 from pgstrata.judge.queries import Timing, timings
 from pgstrata.page.blocks import Cell, missing
@@ -40,9 +41,8 @@ def read(results: RunSet, workload: WorkloadResults) -> Queries:
                 rows.setdefault(row["step"], {}).setdefault(variant, []).append(row)
                 if row["shared_hit_bytes"] is not None:
                     buffers.setdefault(variant, {})[row["query"]] = row
-            for entries in run.plans().values():
-                kept = plans.setdefault(variant, {})
-                kept |= {str(e.get("name")): e.get("plan") for e in entries if isinstance(e, dict)}
+            if kept := kept_plans([run]):
+                plans.setdefault(variant, {}).update(kept)
     by_step = {
         step: {variant: timings(own) for variant, own in variants.items()} for step, variants in rows.items()
     }

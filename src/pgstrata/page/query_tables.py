@@ -12,6 +12,7 @@ from pgstrata.judge.queries import Timing, common, faster, geometric_mean, total
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Table, missing, words
 from pgstrata.page.changed_plans import changed_plans
 from pgstrata.page.charts import axis, label
+from pgstrata.page.estimates import estimate_blocks
 from pgstrata.page.queries import Queries, relative, time_mark
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
@@ -44,7 +45,7 @@ def query_blocks(
     found: Queries,
     wording: Wording,
 ) -> list[Block]:
-    """Totals of the queries that all ran, each against the base, those rejected, changed plans."""
+    """Totals of the queries that all ran, each against the base, those rejected, estimates, changed plans."""
     same = common(by_variant)
     every = sorted({q for own in by_variant.values() for q in own})
     blocks: list[Block] = [_totals(results, workload, step, by_variant, same, len(every), wording)]
@@ -53,6 +54,7 @@ def query_blocks(
     blocks.append(_each(results, workload, step, by_variant, every, found, wording))
     if rejected := _rejected(results, workload, by_variant, wording):
         blocks.append(rejected)
+    blocks += estimate_blocks(results, workload, found, f"{wording.prefix}-estimates")
     return blocks + changed_plans(results, workload, by_variant, found, f"{wording.prefix}-plans")
 
 
