@@ -142,3 +142,23 @@ def test_planning_and_execution_are_told_apart(place: Path, pgstrata: Program, p
     assert execution["other"] < 2 * execution["base"]
     assert step["word"] != "faster" and planning["word"] in ("slower", "unclear")
     assert execution["word"] != "slower"
+
+
+REGRESSIONS = Path(__file__).parents[2] / "campaigns" / "regressions"
+
+
+def test_public_regressions_are_executed_on_both_servers(
+    place: Path, pgstrata: Program, pg12: Server, pg17: Server
+) -> None:
+    """Whether they are slower a busy machine may not tell; that both servers execute them it can."""
+    setups = sorted(REGRESSIONS.glob("*.sql"))
+    queries = sorted((REGRESSIONS / "queries").glob("*.sql"))
+    assert len(setups) == 5 and [one.name for one in setups] == [one.name for one in queries]
+    given = [word for setup in setups for word in ("--setup", setup)]
+    servers = ["--server", pg12.spec, "--server", pg17.spec]
+    done = pgstrata(
+        "compare-queries", *servers, *given, *queries, "--max-seconds", "10", "--why-seconds", "0"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rejected" not in done.stdout
+    assert all(query.stem in done.stdout for query in queries)

@@ -1,0 +1,1 @@
+SELECT sum(extract(epoch FROM at)) FROM event;

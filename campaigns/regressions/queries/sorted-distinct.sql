@@ -1,0 +1,1 @@
+SELECT count(DISTINCT customer), sum(amount) FROM visit WHERE shop < 150;
