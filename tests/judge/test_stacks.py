@@ -37,6 +37,10 @@ def test_own_shares_add_up(stacks: dict[str, int]) -> None:
     assert all(own[f] <= total[f] + 1e-9 for f in own)
 
 
+def test_stacks_without_any_weight_have_no_shares() -> None:
+    assert shares({"postgres;main": 0}) == ({}, {})
+
+
 def test_in_samples_keeps_proportions() -> None:
     assert in_samples({"a": 5025125 * 3, "b": 5025125}, 4) == {"a": 3, "b": 1}
     assert in_samples({}, 10) == {}

@@ -355,6 +355,12 @@ def text_of(run: Path, old: str, new: str) -> None:
     (run / "run.json").write_text(text.replace(old, new, 1))
 
 
+def half_a_character(run: Path) -> None:
+    data = (run / "run.json").read_bytes()
+    assert b'"done"' in data
+    (run / "run.json").write_bytes(data.replace(b'"done"', b'"\xed\xa0\x80"', 1))
+
+
 def flip(name: str) -> object:
     """One bit in the middle of a file is another."""
 
@@ -419,6 +425,7 @@ DAMAGES = [
     (lambda run: text_of(run, '"repeat": 1', '"repeat": 1e999'), "run.json is damaged: not valid JSON"),
     (put(facts=[[[0]]]), "facts"),
     (put(status="x" * 100_000), "xxx…"),
+    (half_a_character, "run.json is damaged: not valid JSON"),
 ]
 
 

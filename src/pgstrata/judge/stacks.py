@@ -51,6 +51,8 @@ def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     whole = sum(stacks.values())
+    if whole == 0:
+        return {}, {}
     for stack, weight in stacks.items():
         # the outermost frame is the name of the process
         frames = stack.split(";")[1:] or [stack]

@@ -261,7 +261,9 @@ def _at_once(raw: bytes) -> RunRecord | None:
 
 def _document(raw: bytes) -> Any:
     """JSON whose numbers are finite and have at most 64 bits. Raises ValueError, RecursionError."""
-    data = json.loads(raw, parse_int=_integer, parse_float=_number, parse_constant=_number)
+    # Of bytes json.loads would take half a character, which the next reader refuses.
+    text = raw.decode()
+    data = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
     return _printable(data) if b"\\ud" in raw.lower() else data
 
 

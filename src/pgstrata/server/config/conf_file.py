@@ -134,7 +134,9 @@ def read_assignments(config_file: ConfigFile, problems: list[Problem]) -> list[S
             continue
         value = _value(match)
         if any(ord(letter) < 32 for letter in value):
-            problems.append(Problem(f"{place}: the value of {match['name']} holds a control character"))
+            problems.append(
+                Problem(f"{place}: the value of {visible(match['name'], 80)} holds a control character")
+            )
             continue
         lines.append(SettingLine(match["name"].lower(), value, config_file, number))
     return lines
