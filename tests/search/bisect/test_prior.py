@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgstrata.search.bisect.prior import UNIFORM, Executed, prior_of
@@ -30,6 +30,7 @@ def in_function(name: str, path: str, message: str = "") -> Touched:
     own=SHARES,
     differs=SHARES,
 )
+@example([Touched(set(), set(), {"hot"}, "")], {}, {"hot": 5e-324})
 def test_no_commit_is_ruled_out_and_together_they_are_one(
     changes: list[Touched], own: dict[str, float], differs: dict[str, float]
 ) -> None:

@@ -62,7 +62,7 @@ def prior_of(changes: Sequence[Touched], executed: Executed) -> list[float]:
     known = [(share, values, sum(values)) for share, values in parts if sum(values) > 0]
     whole = sum(share for share, _, _ in known)
     return [
-        sum(share / whole * values[place] / total for share, values, total in known)
+        sum(share / whole * (values[place] / total) for share, values, total in known)
         for place in range(len(changes))
     ]
 
