@@ -24,7 +24,7 @@ from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.executed import executed_by
 from pgstrata.search.bisect.hunt import RUNS
 from pgstrata.search.bisect.prior import Executed, prior_of
-from pgstrata.search.bisect.procedure import START_ERROR, Procedure, TaskOutcome
+from pgstrata.search.bisect.procedure import BUILD_ERROR, Procedure, TaskOutcome
 from pgstrata.source.touched import Touched, defined_in, touched_by
 
 EFFECT, ERROR = -0.01, 0.0001
@@ -38,7 +38,7 @@ def builds(n: int, prior: Sequence[float], culprit: int) -> tuple[int, bool]:
     while task := procedure.next():
         built |= {task.base, task.other}
         value = EFFECT * ((task.other >= culprit) - (task.base >= culprit))
-        value += float(dice.normal()) * math.hypot(ERROR, START_ERROR["instructions"])
+        value += float(dice.normal()) * math.hypot(ERROR, BUILD_ERROR["instructions"])
         procedure.add(TaskOutcome(task.base, task.other, value, ERROR, "instructions", task.why))
     known = procedure.conclusion()
     named = [(group.first, group.last) for group in known.groups]

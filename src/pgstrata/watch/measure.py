@@ -25,7 +25,7 @@ from pgstrata.observe import machine
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.search.bisect.hunt import build_server, of_machine
 from pgstrata.search.bisect.line import Stop
-from pgstrata.search.bisect.procedure import START_ERROR
+from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.recipe import Build
 from pgstrata.server.system.compiler import find_compiler
@@ -222,11 +222,11 @@ def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
 
 
 def _value(series: Series, result: MeasuredRatio) -> Value:
-    """The error holds what stays with a start and a build, too."""
+    """The error holds what stays with a build, too."""
     return Value(
         asked=series.asked,
         log_ratio=result.log_ratio,
-        error=math.hypot(result.error, START_ERROR[series.by]),
+        error=math.hypot(result.error, BUILD_ERROR[series.by]),
         pairs=result.pairs,
         anchor=result.base_rate,
         commit=result.other_rate,

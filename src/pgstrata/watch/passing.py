@@ -16,7 +16,7 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.search.bisect.hunt import TRIES, SearchResult, SearchSettings, hunt
 from pgstrata.search.bisect.line import Range, Stop, commits
 from pgstrata.search.bisect.page import write_search
-from pgstrata.search.bisect.procedure import START_ERROR
+from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.search.bisect.state import DISTURBED
 from pgstrata.search.bisect.text import headline
 from pgstrata.server.find.cache import cache_dir
@@ -98,7 +98,7 @@ class Known:
 
         Where the memory and the code of the anchor lie is drawn once, and shifts all other values.
         """
-        points = [Point(0, 0.0, START_ERROR[series.by])]
+        points = [Point(0, 0.0, BUILD_ERROR[series.by])]
         for commit, values in self.values.items():
             value = values.values.get(series.name)
             if value is None or value.asked != series.asked or values.epoch != self.epoch:

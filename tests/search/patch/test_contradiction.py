@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.search.bisect.procedure import START_ERROR, By
+from pgstrata.search.bisect.procedure import BUILD_ERROR, By
 from pgstrata.search.patch.contradiction import Ratio, contradicts, sentence
 
 MARGIN = 0.02
@@ -40,8 +40,8 @@ def test_exact_ones_do_not(values: list[float], half: float, by: By) -> None:
 def test_noise_alone_seldom_contradicts(by: By) -> None:
     """In 2,000 series of three patches, whose errors are those of their intervals and of starts."""
     dice = np.random.default_rng(1)
-    error = 2 * START_ERROR[by]
-    half = 1.96 * math.sqrt(error**2 - START_ERROR[by] ** 2)
+    error = 2 * BUILD_ERROR[by]
+    half = 1.96 * math.sqrt(error**2 - BUILD_ERROR[by] ** 2)
     found = 0
     for _ in range(2000):
         *parts, whole = np.exp(dice.normal(size=4) * error)

@@ -33,9 +33,10 @@ By = Literal["rate", "instructions"]
 Asked = Literal["rate", "instructions", "both"]
 """What a search goes by; `both`: the measure by which the ends differ."""
 
-START_ERROR: Mapping[By, float] = {"rate": 0.003, "instructions": 0.0003}
-"""Standard deviation of a log ratio from start to start of the same two builds, where memory lies being drawn
-anew, and from build to build, where code lies being moved by changes that do nothing."""
+BUILD_ERROR: Mapping[By, float] = {"rate": 0.003, "instructions": 0.0003}
+"""Standard deviation of a log ratio from build to build, where code lies being moved by changes that do
+nothing; of counts from start to start, too. What a start adds to a rate is in the error of its measurement
+(`stats.estimate.START_ERROR`)."""
 
 SAME = Outcome(0.0, 1e-9)
 """What is known of a server that executes the same code as the good end."""
@@ -90,8 +91,8 @@ class TaskOutcome:
 
     @property
     def outcome(self) -> Outcome:
-        """With the error that stays with a start and a build."""
-        return Outcome(self.log_ratio, math.hypot(self.error, START_ERROR[self.by]))
+        """With the error that stays with a build."""
+        return Outcome(self.log_ratio, math.hypot(self.error, BUILD_ERROR[self.by]))
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class Procedure:
     @property
     def expected_error(self) -> float:
         """Of the next measurement: what the others had."""
-        return median(one.outcome.error for one in self.seen) if self.seen else START_ERROR["rate"]
+        return median(one.outcome.error for one in self.seen) if self.seen else BUILD_ERROR["rate"]
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -290,8 +291,8 @@ class Procedure:
 
 
 __all__ = [
+    "BUILD_ERROR",
     "PROOF",
-    "START_ERROR",
     "Asked",
     "By",
     "Conclusion",

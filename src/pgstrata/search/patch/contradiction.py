@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgstrata.search.bisect.procedure import PROOF, START_ERROR, By
+from pgstrata.search.bisect.procedure import BUILD_ERROR, PROOF, By
 from pgstrata.stats.distributions import NORMAL_95
 
 
@@ -23,7 +23,7 @@ class Ratio:
         """Standard error of its log, with what stays with a start and a build."""
         if not 0 < self.low <= self.high < math.inf:
             return math.inf
-        return math.hypot(math.log(self.high / self.low) / (2 * NORMAL_95), START_ERROR[by])
+        return math.hypot(math.log(self.high / self.low) / (2 * NORMAL_95), BUILD_ERROR[by])
 
 
 def contradicts(parts: Sequence[Ratio], whole: Ratio, margin: float, by: By) -> bool:
