@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
+from pgstrata.judge.machines import OnMachine, across
 from pgstrata.judge.summary import summarise
 from pgstrata.page.results import read_results
 from pgstrata.report.verdicts import evidence, notes, sentence
+from pgstrata.stats.criterion import USUAL
+from pgstrata.stats.estimate import Estimate
 from pgstrata.store import Run, RunKey
 from pgstrata.store.choose import Side
 from support.machines import STEP, study
@@ -44,6 +48,19 @@ def test_rates_of_different_machines_are_never_divided(alike: list[Run]) -> None
     assert all(one.ratio == pytest.approx(0.7, abs=0.05) for one in step.across.machines)
     assert step.verdict.word == "slower" and step.evidence == "machines"
     assert found.doubts == ()  # each host compares its own runs: nothing differs
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_a_start_is_by_chance_is_in_the_error_of_each_machine(watched: bool) -> None:
+    def width(start_error: float) -> float:
+        machines = [
+            Estimate(log, 0.001, 30.0, 400, "student", start_error=start_error) for log in (0.0, 1e-4)
+        ]
+        found = {str(number): OnMachine(one, watched) for number, one in enumerate(machines)}
+        verdict, _ = across(found, USUAL)
+        return math.log(verdict.high / verdict.low)
+
+    assert width(0.006) > 2 * width(0.0)
 
 
 def test_it_is_said_on_how_many_machines(alike: list[Run]) -> None:

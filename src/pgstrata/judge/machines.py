@@ -103,21 +103,24 @@ def across(found: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdic
 
 def _alone(name: str, found: OnMachine, criterion: Criterion) -> MachineVerdict:
     e = found.estimate
-    of = sequential.interval if found.watched else interval
-    said = judge(e, of(e, criterion.confidence), 1.0, criterion)
+    said = judge(e, _interval(found, criterion.confidence), 1.0, criterion)
     return MachineVerdict(name, said.word, said.ratio, said.low, said.high, e.n)
 
 
 def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
-    """With the error that gives the interval which allows for stopping early, where it was watched."""
+    """With the one error that gives the interval which holds what a start is by chance and, where it was
+    watched, allows for stopping early."""
     e = found.estimate
-    if not found.watched or not math.isfinite(e.standard_error) or e.freedom <= 0:
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return e
-    low, high = sequential.interval(e, confidence)
-    if not math.isfinite(high - low):
-        return replace(e, standard_error=math.inf)
+    low, high = _interval(found, confidence)
     half = student_quantile(e.freedom, 0.5 + confidence / 2)
-    return replace(e, standard_error=(high - low) / 2 / half)
+    return replace(e, standard_error=(high - low) / 2 / half, start_error=0.0)
+
+
+def _interval(found: OnMachine, confidence: float) -> tuple[float, float]:
+    of = sequential.interval if found.watched else interval
+    return of(found.estimate, confidence)
 
 
 def shown_machine(runs: Sequence[Run], base: str) -> str | None:
