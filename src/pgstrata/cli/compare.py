@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,7 +74,7 @@ def compare(
       pgstrata compare results/nightly/pg17.11 elsewhere/nightly/pg17.11 --across-hosts
       pgstrata compare pg16.10 pg17.11 --by instructions --callers hash_bytes
     """
-    from pgstrata.cli.output import left_out, print_json
+    from pgstrata.cli.output import left_out
     from pgstrata.judge.compare import margin_of
     from pgstrata.judge.estimates import estimate_records
     from pgstrata.judge.sides import Allowed, compare_sides
@@ -99,11 +100,8 @@ def compare(
         allowed=Allowed(across_hosts, despite_options),
     )
     left_out(store.broken)
-    if form == VerdictFormat.json:
-        estimates = estimate_records(first.runs, second.runs)
-        print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in found])
-        return
-    _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"])
+    estimates = estimate_records(first.runs, second.runs) if form == VerdictFormat.json else []
+    _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"], estimates)
 
 
 def check(
@@ -206,13 +204,19 @@ def load_share(text: str) -> float:
     return 1.0 if text.replace(" ", "") in ("100%", "1", "1.0") else share("--other-load", text)
 
 
-def _print(found: list[Comparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
+def _print(
+    found: list[Comparison],
+    form: VerdictFormat,
+    slower: list[StepVerdict],
+    estimates: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """estimates: of row counts, beside the verdicts in JSON where there are any."""
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.report import verdicts
 
     match form:
         case VerdictFormat.json:
-            print_json([c.record() for c in found])
+            print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in found])
         case VerdictFormat.markdown:
             print(verdicts.markdown(found), end="")
         case VerdictFormat.junit:

@@ -129,11 +129,12 @@ def write_and_show(
     *,
     campaign: str,
     base: str | None,
-    out: Path,
+    out: Path | None,
     threshold: float | None = None,
     published: Sequence[Published] = (),
 ) -> RunSet:
-    """Writes the report, prints the three summary tables and where the page is. Returns what was read."""
+    """Prints the summary tables, writes the report and prints where the page is. out: None for no page.
+    Returns what was read."""
     from pgstrata.page.results import read_results
     from pgstrata.report.terminal import print_summary
     from pgstrata.report.write import write_report_of
@@ -144,10 +145,11 @@ def write_and_show(
     try:
         run_set = _with(read_results(results, campaign, base, thresholds), published)
         print_summary(run_set)
-        written = write_report_of(run_set, out)
+        written = write_report_of(run_set, out) if out is not None else None
     finally:
         gc.enable()
-    print(f"\nreport: {written.html.resolve()}")
+    if written is not None:
+        print(f"\nreport: {written.html.resolve()}")
     return run_set
 
 
@@ -165,15 +167,10 @@ def write_quietly(plan: Plan, results: Path) -> Path:
 def show_results(plan: Plan, results: Path, *, page: bool) -> None:
     """Prints the summary of a campaign that has just been run. page: writes its report, too, where it
     belongs."""
-    from pgstrata.page.results import read_results
-    from pgstrata.report.terminal import print_summary
     from pgstrata.store import Results
 
     name = plan.campaign.name
-    if not page:
-        print_summary(_with(read_results(Results(results), name, plan.base), _beside(plan)))
-        return
-    out = report_folder(results, name)
+    out = report_folder(results, name) if page else None
     write_and_show(Results(results), campaign=name, base=plan.base, out=out, published=_beside(plan))
 
 
