@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pgstrata.judge.queries import VARIES, Timing, changed_answers
+from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import AnswerRecord
 from pgstrata.store.statement import Statement, recorded_statement
 
@@ -45,16 +46,21 @@ def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> Comp
     return ComparedAnswers(changed, same, varying, unanswered)
 
 
+def answers_of(repeats: Iterable[MeasuredStep]) -> list[AnswerRecord]:
+    """Returns what the statements of a step answered in all repeats of a variant."""
+    return [answer for measured in repeats for answer in measured.record.answers]
+
+
 def _by_statement(records: Iterable[AnswerRecord]) -> dict[Statement, Timing]:
-    grouped: dict[Statement, list[AnswerRecord]] = {}
+    by_statement: dict[Statement, list[AnswerRecord]] = {}
     for record in records:
-        grouped.setdefault(recorded_statement(record.number, record.name), []).append(record)
-    found = {}
-    for statement, own in grouped.items():
-        digests = frozenset(record.digest for record in own if record.digest is not None)
-        varies = len(digests) > 1 or any(record.varies for record in own)
-        found[statement] = Timing(None, len(own), answer=VARIES if varies else None, digests=digests)
-    return found
+        by_statement.setdefault(recorded_statement(record.number, record.name), []).append(record)
+    timings = {}
+    for statement, answers in by_statement.items():
+        digests = frozenset(record.digest for record in answers if record.digest is not None)
+        varies = len(digests) > 1 or any(record.varies for record in answers)
+        timings[statement] = Timing(None, len(answers), answer=VARIES if varies else None, digests=digests)
+    return timings
 
 
-__all__ = ["NOT_COMPARED", "ComparedAnswers", "compare"]
+__all__ = ["NOT_COMPARED", "ComparedAnswers", "answers_of", "compare"]

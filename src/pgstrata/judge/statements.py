@@ -9,7 +9,7 @@ are adjusted together. Rounds in which other programs disturbed a side are left 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -51,6 +51,11 @@ class Executions(NamedTuple):
     def mean(self) -> float:
         """Seconds of one execution."""
         return self.seconds / self.calls if self.calls else 0.0
+
+    @property
+    def went_well(self) -> bool:
+        """At least once."""
+        return self.errors < self.calls
 
 
 NOTHING = Executions(0, 0, 0.0)
@@ -135,6 +140,17 @@ def totals(rounds: Rounds) -> dict[Statement, Executions]:
         for one, asked in statements.items():
             found[one] = found.get(one, NOTHING).plus(asked)
     return found
+
+
+def largest_first(sides: Iterable[Mapping[Statement, Executions]]) -> list[Statement]:
+    """Returns the statements that went well at least once, by the seconds on the side where they took
+    longest. sides: `totals` of each variant."""
+    seconds: dict[Statement, float] = {}
+    for of_all in sides:
+        for statement, executions in of_all.items():
+            if executions.went_well:
+                seconds[statement] = max(seconds.get(statement, 0.0), executions.seconds)
+    return sorted(seconds, key=lambda one: -seconds[one])
 
 
 def judge_statements(

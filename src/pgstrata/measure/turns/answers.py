@@ -13,7 +13,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.errors import DriverError
-from pgstrata.judge.statements import totals
+from pgstrata.judge.statements import largest_first, totals
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.store.record import AnswerRecord
@@ -82,17 +82,12 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
 
 def _chosen(here: Sequence[Participant]) -> list[Statement]:
     """The statements that went well at least once and fit into the time, those that took most of it first."""
-    seconds: dict[Statement, float] = {}
-    mean: dict[Statement, float] = {}
-    for side in here:
-        for statement, executions in totals(side.rounds()).items():
-            if executions.errors < executions.calls:
-                seconds[statement] = max(seconds.get(statement, 0.0), executions.seconds)
-                mean[statement] = max(mean.get(statement, 0.0), executions.mean)
+    sides = [totals(side.rounds()) for side in here]
     chosen, used = [], 0.0
-    for one in sorted(seconds, key=lambda one: -seconds[one])[:MOST_STATEMENTS]:
-        if used + mean[one] <= MOST_SECONDS:
-            used += mean[one]
+    for one in largest_first(sides)[:MOST_STATEMENTS]:
+        mean = max(side[one].mean for side in sides if one in side and side[one].went_well)
+        if used + mean <= MOST_SECONDS:
+            used += mean
             chosen.append(one)
     return chosen
 
@@ -125,10 +120,7 @@ def _step(step: Step, texts: Mapping[Statement, str], settings: Sequence[str]) -
             ]
         ],
         LIMIT_SECONDS,
-        seconds=0.0,
-        digest=None,
         group=step.group,
-        tables=(),
         measured=False,
         start=[
             *(Sql.verbatim(text, name="setting") for text in settings),

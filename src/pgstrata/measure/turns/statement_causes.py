@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.judge.statements import Executions, totals
+from pgstrata.judge.statements import Executions, largest_first, totals
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
@@ -84,10 +84,7 @@ def single_statements(statements: Mapping[str, AloneStatement], step: Step) -> S
             step.name,
             [[query]],
             LIMIT_SECONDS,
-            seconds=0.0,
-            digest=None,
             group=step.group,
-            tables=(),
             measured=True,
             start=[Sql.verbatim(text, name="setting") for text in one.settings],
         )
@@ -105,12 +102,8 @@ def _others(
 ) -> dict[Statement, AloneStatement]:
     """The other statements with the largest share of the time that read only."""
     assert step.alone is not None
-    seconds: dict[Statement, float] = {}
-    for of_all in rounds.values():
-        for statement, executions in of_all.items():
-            if statement not in known and executions.errors < executions.calls:
-                seconds[statement] = max(seconds.get(statement, 0.0), executions.seconds)
-    largest = sorted(seconds, key=lambda one: -seconds[one])[: 3 * MOST_OTHERS]
+    others = [one for one in largest_first(rounds.values()) if one not in known]
+    largest = others[: 3 * MOST_OTHERS]
     # Of each its text is wanted, for which one execution is enough.
     made = step.alone({one.number: LIMIT_SECONDS for one in largest}, folder)
     reading = {one: made[one.number] for one in largest if made[one.number].text}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pgstrata import numbers
-from pgstrata.judge.answers import compare
+from pgstrata.judge.answers import answers_of, compare
 from pgstrata.judge.builds import unlike
 from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark
@@ -90,13 +90,10 @@ def _changed_answers(results: RunSet) -> list[str]:
             for variant, queries in changed_answers(by_variant, results.base).items():
                 changed.setdefault(variant, {}).update(dict.fromkeys(queries))
         for step in workload.compared:
-            answers = {
-                variant: [answer for one in own.repeats for answer in one.record.answers]
-                for variant, own in step.by_variant.items()
-            }
+            answers = {variant: answers_of(own.repeats) for variant, own in step.by_variant.items()}
             for variant, own in answers.items():
                 if statements := compare(answers.get(results.base, ()), own).changed:
-                    changed.setdefault(variant, {}).update({one.text: None for one in statements})
+                    changed.setdefault(variant, {}).update(dict.fromkeys(one.text for one in statements))
         for variant, names in changed.items():
             rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             named = ", ".join(list(names)[:MOST_NAMED])

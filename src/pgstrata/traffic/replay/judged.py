@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgstrata import numbers
-from pgstrata.judge.answers import NOT_COMPARED, ComparedAnswers, compare
+from pgstrata.judge.answers import NOT_COMPARED, ComparedAnswers, answers_of, compare
 from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.statements import Rounds, StatementVerdict, judge_measured, rounds_of
 from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.verdict import Word
-from pgstrata.store.record import AnswerRecord, QueryPlan, ReplayFailureRecord, ReplayRecord
+from pgstrata.store.record import QueryPlan, ReplayFailureRecord, ReplayRecord
 from pgstrata.store.statement import Statement, recorded_statement
 from pgstrata.workload.core.language import Json
 from pgstrata.workload.custom.reaches import UNREACHABLE
@@ -106,7 +106,7 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
             [error for error in new if error.apart],
             verdicts[variant].left_out,
             verdicts[variant].disturbance,
-            compare(_answers_of(base), _answers_of(own)),
+            compare(answers_of(base.repeats), answers_of(own.repeats)),
         )
     return found
 
@@ -114,10 +114,6 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
 def plans_of(own: Repeats) -> Sequence[QueryPlan]:
     """Of the last repeat that has plans."""
     return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
-
-
-def _answers_of(own: Repeats) -> list[AnswerRecord]:
-    return [answer for m in own.repeats for answer in m.record.answers]
 
 
 def replays_of(own: Repeats) -> list[ReplayRecord]:

@@ -40,10 +40,10 @@ def query_step(
     streams: Sequence[Sequence[Op]],
     time_limit: float,
     *,
-    seconds: float,
-    digest: Digesting | None,
+    seconds: float = 0.0,
+    digest: Digesting | None = None,
     group: str,
-    tables: Sequence[str],
+    tables: Sequence[str] = (),
     measured: bool,
     start: Sequence[Op] = (),
 ) -> Step:
