@@ -24,11 +24,13 @@ Named = TypeVar("Named")
 def curves_of(steps: Iterable[tuple[str, Named]]) -> dict[str, dict[int, Named]]:
     """Returns the steps, each with its name, that were measured at three numbers of clients or more: by their
     common name and the number of clients, which grows."""
-    found: dict[str, dict[int, Named]] = {}
+    by_name: dict[str, dict[int, Named]] = {}
     for name, step in steps:
         if match := CLIENTS.search(name):
-            found.setdefault(name[: match.start()], {})[int(match[1])] = step
-    return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) >= LEAST_POINTS}
+            by_name.setdefault(name[: match.start()], {})[int(match[1])] = step
+    return {
+        name: dict(sorted(points.items())) for name, points in by_name.items() if len(points) >= LEAST_POINTS
+    }
 
 
 def curve_sentences(comparison: Comparison) -> dict[tuple[str, str], str]:
@@ -47,14 +49,14 @@ def log_rate_error(repeats: Sequence[MeasuredStep]) -> tuple[float, float]:
     """Returns the standard error of the log rate of a variant in a step, and half of its 95 % interval, both
     infinite where they are not known: from its slices, else from its repeats."""
     sliced = [pairs_of(m.record, m.record) for m in repeats if m.record.slices]
-    own = together(sliced) if sliced else Pairs([m.rate for m in repeats if m.rate], [])
-    if not own.base:
+    rates = together(sliced) if sliced else Pairs([m.rate for m in repeats if m.rate], [])
+    if not rates.base:
         return math.inf, math.inf
-    # Against a constant of their own size: ratios beyond 1000 count as stalls.
-    middle = [median(own.base)] * len(own.base)
-    found = estimate(middle, own.base, own.blocks, starts=own.starts)
-    low, high = interval(found)
-    return math.hypot(found.standard_error, found.start_error), (high - low) / 2
+    # Against a constant of their size: ratios beyond 1000 count as stalls.
+    middle = [median(rates.base)] * len(rates.base)
+    location = estimate(middle, rates.base, rates.blocks, starts=rates.starts)
+    low, high = interval(location)
+    return location.error, (high - low) / 2
 
 
 __all__ = ["CLIENTS", "curve_sentences", "curves_of", "log_rate_error"]

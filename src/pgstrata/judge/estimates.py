@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,23 +92,24 @@ class EstimateComparison:
         }
 
 
-def _mean(own: Sequence[QueryEstimates]) -> float:
-    return math.exp(statistics.fmean(math.log(one.worst.factor) for one in own))
+def _mean(queries: Sequence[QueryEstimates]) -> float:
+    return statistics.geometric_mean(query.worst.factor for query in queries)
 
 
 def query_estimates(plan: Any) -> QueryEstimates | None:
     """Returns the estimates of an EXPLAIN (ANALYZE, FORMAT JSON); None where no node has actual rows."""
-    found = [one for one in executed_estimates(plan) if one.kind not in _BITMAPS]
-    if not found:
+    nodes = [node for node in executed_estimates(plan) if node.kind not in _BITMAPS]
+    if not nodes:
         return None
-    worst = max(found, key=lambda one: (one.factor, one.actual))
-    return QueryEstimates(worst, statistics.median(one.factor for one in found))
+    worst = max(nodes, key=lambda node: (node.factor, node.actual))
+    return QueryEstimates(worst, statistics.median(node.factor for node in nodes))
 
 
 def estimates_of(plans: Mapping[str, Any]) -> dict[str, QueryEstimates]:
     """Returns the estimates of plans by query, without the queries that were not executed."""
-    found = {name: query_estimates(plan) for name, plan in plans.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    return {
+        name: estimates for name, plan in plans.items() if (estimates := query_estimates(plan)) is not None
+    }
 
 
 def compare_estimates(
