@@ -26,6 +26,9 @@ from support.program import living_in
 
 KINDS: tuple[FreezerKind, ...] = get_args(FreezerKind)
 
+NAME = f"c{os.getpid()}"
+"""Of the folder of a cluster, which names its group: tests run beside each other."""
+
 BUSY = "SELECT sum(i) FROM generate_series(1, 1000000000) AS i"
 
 HOLDER = """
@@ -37,7 +40,7 @@ from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.system.freezer import Freezer
 server, folder, kind = sys.argv[1:]
 cluster = Cluster(acquire(server), Resolved("plain"), Path(folder), freezes=True)
-cluster.freezer = Freezer("c", kinds=[kind])
+cluster.freezer = Freezer(Path(folder).name, kinds=[kind])
 cluster.create()
 cluster.start()
 with cluster.connect():
@@ -57,13 +60,12 @@ def freezing(server: Server, folder: Path, kind: FreezerKind) -> Cluster:
 def no_group_stays() -> Iterator[None]:
     before = groups_here()
     yield
-    # Of other tests there may be some, which name the folders of runs.
-    assert not [group for group in groups_here() - before if group.name.startswith("pgstrata-c-turns-")]
+    assert not [group for group in groups_here() - before if group.name.startswith(f"pgstrata-{NAME}-turns-")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_of_a_frozen_cluster_works(kind: FreezerKind, pg17: Server, place: Path) -> None:
-    with freezing(pg17, place / "c", kind) as cluster:
+    with freezing(pg17, place / NAME, kind) as cluster:
         cluster.create()
         cluster.start()
         freezer = cluster.freezer
@@ -119,7 +121,7 @@ def test_nothing_stays_frozen_after_kill_9(
     """The guard lets it go on, to end; without the guard the next start does."""
     (place / "data").mkdir(mode=0o755)
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, pg17.spec, str(place / "data" / "c"), kind],
+        [sys.executable, "-c", HOLDER, pg17.spec, str(place / "data" / NAME), kind],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -140,7 +142,7 @@ def test_nothing_stays_frozen_after_kill_9(
         assert any(alive(pid) for pid in pids)
     assert len(clear_leftovers(place / "data")) == 1
     assert not any(alive(pid) for pid in pids)
-    assert not (place / "data" / "c").exists()
+    assert not (place / "data" / NAME).exists()
 
 
 def alive(pid: int) -> bool:
@@ -157,10 +159,11 @@ def wait_for_end(pids: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.program
 def test_processes_that_are_in_a_group_of_version_2_stay_in_it() -> None:
     """A process can be in one only, and would leave the limit of its memory behind."""
     places = control_groups.version_2()
-    group = places[0].parent / "pgstrata-c-turns-test" if places else Path("/nowhere/group")
+    group = places[0].parent / f"pgstrata-{NAME}-turns-test" if places else Path("/nowhere/group")
     try:
         group.mkdir()
     except OSError:
