@@ -79,15 +79,17 @@ def test_two_commits_are_compared_by_keyboard(site: Path) -> None:
         assert "1 of 2 steps moved" in walk.run("said.innerText")
         walk.tab_to("#proven")
         walk.press(" ", 32, " ")
-        assert [STEPS[0] in row for row in walk.run(rows)] == [True]
+        walk.wait_for(f"{rows}.length == 1")
+        assert STEPS[0] in walk.run(rows)[0]
         walk.press(" ", 32, " ")
+        walk.wait_for(f"{rows}.length == 2")
         walk.tab_to("[data-sort=change]")
         walk.press("Enter", 13, "\r")
-        assert [STEPS[0] in row for row in walk.run(rows)] == [True, False], "what has no number is last"
         sort = "document.querySelector('[data-sort=change]').closest('th').getAttribute('aria-sort')"
-        assert walk.run(sort) == "ascending"
+        walk.wait_for(f"{sort} == 'ascending'")
+        assert [STEPS[0] in row for row in walk.run(rows)] == [True, False], "what has no number is last"
         walk.press("Enter", 13, "\r")
-        assert walk.run(sort) == "descending"
+        walk.wait_for(f"{sort} == 'descending'")
         walk.open(page.as_uri())
         walk.tab_to("#later")
         walk.press("Home", 36)  # the anchor: both sides are the same commit

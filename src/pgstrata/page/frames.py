@@ -124,9 +124,8 @@ def _grouped(
 ) -> list[tuple[Any, ...]]:
     """Returns a row for each combination of the keys, with a list for each expression of `lists`, its values
     in the order of their rows' time or number. Raises StoreError where a file is damaged."""
-    return parquet.grouped(
-        [run.folder / f"{table}.parquet" for run in runs], table, keys, lists, _ORDER[table], where
-    )
+    files = [file for run in runs if (file := run.table_file(table)) is not None]
+    return parquet.grouped(files, table, keys, lists, _ORDER[table], where)
 
 
 _ORDER = {"series": "second", "lag": "second", "histograms": "bucket_order", "backends": "client, pid"}

@@ -130,10 +130,15 @@ class Run:
 
         Raises StoreError when the file is damaged.
         """
-        path = self.folder / f"{name}.parquet"
-        if name in OPTIONAL and not path.exists():
+        path = self.table_file(name)
+        if path is None:
             return Rows(tuple(columns or TABLES[name]))
         return parquet.read(path, name, columns)
+
+    def table_file(self, name: str) -> Path | None:
+        """The file of a table; None where a run need not have the table and this one lacks it."""
+        path = self.folder / f"{name}.parquet"
+        return None if name in OPTIONAL and not path.exists() else path
 
     def settings(self) -> dict[str, str]:
         """What SHOW ALL said; empty where it is not known."""

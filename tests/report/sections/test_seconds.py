@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.page import sections
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.store.histogram import decode, merge
-from support.runs import VARIANTS, make_campaign
+from pgstrata.store.tables import OPTIONAL
+from support.runs import VARIANTS, make_campaign, sum_anew
 
 STEP, ROLE = "qr100", "query"
 
@@ -96,3 +98,19 @@ def test_the_table_of_a_step_has_all_repeats_added_up(results: RunSet, tmp_path:
     latency = step.by_variant[VARIANTS[0]].latencies[ROLE]
     assert [latency.p50, latency.p99] == together.percentiles((50, 99))
     assert latency.max == max(run.steps[step_of(results, STEP)].roles[ROLE].latency.max or 0 for run in runs)
+
+
+def test_runs_without_the_tables_that_none_need_are_drawn(tmp_path: Path) -> None:
+    folders = make_campaign(tmp_path, seconds=6)
+    for folder in folders:
+        for table in OPTIONAL:
+            (folder / f"{table}.parquet").unlink(missing_ok=True)
+        record = json.loads((folder / "run.json").read_text())
+        record["replicas"] = {"replication": "async", "reads": "primary", "settings": {}}
+        (folder / "run.json").write_text(json.dumps(record))
+        sum_anew(folder)
+    results = read_results(tmp_path)
+    assert [run.record.replicas is not None for run in results.runs] == [True] * len(folders)
+    frames = Frames(results)
+    assert frames.rates and not frames.lag
+    assert sections(results, frames)
