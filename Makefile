@@ -26,7 +26,7 @@ HOURS ?= 10
 .PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference dist setup clean
 
 help:
-	@echo "make demo    compare PostgreSQL 12 and 17 at three steps (100 seconds, once it is set up)"
+	@echo "make demo    compare PostgreSQL 12 and 17 at three steps (90 seconds, once it is set up)"
 	@echo "make quick   ruff, mypy and the tests that need no server and no compiled program (a minute)"
 	@echo "make test    run every test"
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2; in pieces with STATE=FOLDER HOURS=1)"

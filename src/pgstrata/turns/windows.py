@@ -29,6 +29,9 @@ GAP = 0.05
 FIRST_WARMUP_SECONDS = 1.0
 """Least warm-up of the first batch of a step in windows."""
 
+TRIED_SECONDS = 0.25
+"""In which statements show how long they take; one that takes longer ends all the same."""
+
 BLOCK_SECONDS = 1.0
 """Measured of each variant with one set of connections on one set of CPUs. What these are by chance is part
 of its speed, and is drawn anew with them."""
@@ -205,6 +208,7 @@ __all__ = [
     "FIRST_WARMUP_SECONDS",
     "GAP",
     "SHORT_SECONDS",
+    "TRIED_SECONDS",
     "WindowSchedule",
     "Windows",
     "block_lengths",

@@ -28,6 +28,7 @@ from pgstrata.stats.criterion import LEAST_BLOCKS
 from pgstrata.turns.windows import (
     FIRST_WARMUP_SECONDS,
     GROWN_SECONDS,
+    TRIED_SECONDS,
     WindowSchedule,
     block_lengths,
     grown_slice,
@@ -129,7 +130,7 @@ def measure(group: Group, schedule: Schedule) -> None:
         for participant in group.here:
             participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
     data_bytes = _loaded_bytes(group) if anew else None
-    grown = _grown(group, schedule.step, None if fixed else budget)
+    grown = _grown(group, schedule.step, None if fixed else budget, anew=anew)
     pairs = 0
     for number, seconds in enumerate(lengths, 1):
         group.interrupts.check()
@@ -161,16 +162,16 @@ def measure(group: Group, schedule: Schedule) -> None:
     group.end()
 
 
-def _grown(group: Group, step: Step, budget: float | None) -> float | None:
+def _grown(group: Group, step: Step, budget: float | None, *, anew: bool) -> float | None:
     """Returns the length of slices that end with their last transaction; None where windows do.
 
     The step is executed on each participant alone, as a warm-up, which tells how long its statements take.
     budget: seconds that may be measured of each, where a verdict is waited for. A step whose statements do
-    not fit into it is measured of none.
+    not fit into it is measured of none. anew: servers start anew after it, so it warms up nothing.
     """
     if step.lockstep or any(role.rate is not None or role.operations for role in step.roles):
         return None
-    tried = replace(step, seconds=FIRST_WARMUP_SECONDS, warmup=0.0)
+    tried = replace(step, seconds=TRIED_SECONDS if anew else FIRST_WARMUP_SECONDS, warmup=0.0)
     times: list[float] = []
 
     def try_alone(participant: Participant) -> None:

@@ -385,7 +385,8 @@ def step(
         if is_scan
         else Headline("query", "operations", "queries/s"),
         seconds=None if by_count else seconds,
-        warmup=0 if by_count else o.warmup,
+        # What only fills caches is a warm-up itself.
+        warmup=o.warmup if measured and not by_count else 0,
         tables=o.table_names,
         group=m.group,
         measured=measured,
