@@ -128,7 +128,10 @@ END;
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing outside of the test's own folder is read or changed, and nobody is asked over the network."""
-    monkeypatch.chdir(tmp_path)
+    # So deep that "../../../" does not leave the test's folder: commands write where they are told to.
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(prebuilt, "published", lambda every=False: ["12.22", "17.11"])
@@ -381,7 +384,7 @@ COMMANDS: list[tuple[list[str], list[str], list[str]]] = [
 
 
 def _options(results: Path, tmp_path: Path, capsys: Said) -> Try:
-    shutil.copytree(results, tmp_path / "results")
+    shutil.copytree(results, "results")
     variants = ["pg12.22.x10a", "pg17.11.x10a", "pg:17", "insert", "l.i1", "results", "table", "json", "5"]
 
     def one(dice: random.Random) -> None:

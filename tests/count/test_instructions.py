@@ -119,6 +119,11 @@ def test_a_part_that_was_cut_is_an_error(tmp_path: Path) -> None:
         part(tmp_path / "part", PART.partition("totals")[0])
 
 
+def test_a_part_without_events_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="its list of events is empty"):
+        part(tmp_path / "part", "events\ntotals: 0\n")
+
+
 def test_processes_of_the_server_are_known_by_what_they_never_leave(tmp_path: Path) -> None:
     text = "events: Ir\nob=postgres\nfn=main\n0 7\ncfn=CheckpointerMain\ncalls=1 0\n0 500\ntotals: 507\n"
     assert own_processes(part(tmp_path / "part", text)) == {"checkpointer": 500}

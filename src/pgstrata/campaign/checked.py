@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from pgstrata.campaign.study import Study, Variant
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import is_file
 from pgstrata.server.features import Features
 from pgstrata.server.find.recipe import DEFAULT, Build, find_build
 from pgstrata.server.find.sources import is_source
@@ -56,7 +57,7 @@ class Campaign(BaseModel):
 
     def names_extension(self, text: str) -> bool:
         """Whether this one of a variant's `extensions` is one that its server has anyway, and no folder."""
-        return bool(_EXTENSION.fullmatch(text)) and not (self.folder / text / "Makefile").is_file()
+        return bool(_EXTENSION.fullmatch(text)) and not is_file(self.folder / text / "Makefile")
 
     def build_of(self, variant: Variant) -> Build | None:
         """What a variant's tree is built with; None for a server that is not built.

@@ -17,6 +17,9 @@ from pgstrata.suggest import meant, nearest
 LONGEST_MEANING = 200
 """Characters of the first sentence of a description in a hint."""
 
+_MOST_REASON = 1000
+"""Characters of what a check of values says: it may name what was written."""
+
 
 def dotted(location: Sequence[str | int]) -> str:
     """`("workloads", 0, "options", "rows")` as `workloads[1].options.rows`, counted from 1 as people do."""
@@ -121,7 +124,7 @@ def _reason(detail: ErrorDetails) -> str:
     if kind == "finite_number":
         return f"must be a finite number, not {_shown(value)}"
     if kind in ("value_error", "assertion_error") and "error" in context:
-        return f"is not right: {context['error']}"
+        return f"is not right: {shown(context['error'], _MOST_REASON)}"
     message = detail["msg"]
     return f"is not right: {message[:1].lower()}{message[1:]} (found {_shown(value)})"
 

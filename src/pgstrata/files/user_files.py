@@ -50,6 +50,21 @@ def real_path(text: str | Path) -> Path:
         raise UsageError(f"{shown(text)}: its links lead in a circle", "name the folder itself") from None
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is something of this name, as far as can be known: no name may be so long."""
+    return os.path.exists(path)  # noqa: PTH110 - the method raises OSError
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file, as far as can be known (`is_there`)."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, as far as can be known (`is_there`)."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def shown(text: object, most: int = 200) -> str:
     """Something a user wrote as part of one line of an error, without what a terminal would obey."""
     plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[: most + 1])

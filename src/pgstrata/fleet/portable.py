@@ -20,6 +20,7 @@ from pgstrata.campaign.study import BuildKeys, Study
 from pgstrata.errors import UsageError
 from pgstrata.files import digests
 from pgstrata.files.building import building, publish
+from pgstrata.files.user_files import real_path, user_path
 from pgstrata.fleet.tasks import Portable
 from pgstrata.server.connect.pooler import is_address
 from pgstrata.server.connect.secrets import HIDDEN, conninfo_without_secrets, spec_without_secrets
@@ -146,7 +147,7 @@ def _build(
     for key in ("patches", "extensions"):
         if key in given:
             given[key] = [
-                text if is_name(text) else files.add((campaign.folder / Path(text).expanduser()).resolve())
+                text if is_name(text) else files.add(real_path(campaign.folder / user_path(text)))
                 for text in given[key]
             ]
     return given

@@ -13,7 +13,7 @@ from pgstrata.files import digests
 from pgstrata.files.building import building, publish
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.unpacking import Unpacking, parts_of
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import is_folder, shown, user_path
 from pgstrata.server.find.sources import Tree
 from pgstrata.source.git_command import about, git_command, git_environment, run_git
 from pgstrata.source.tree import NAMES_VERSION, OWN, no_tree, version_in
@@ -43,9 +43,9 @@ def repository(folder: Path) -> Path:
     """The folder of a repository, bare or not. Raises UsageError where it is none."""
     if re.match(r"(?:https?|git|ssh|file):/", str(folder)):
         raise UsageError(f"{shown(folder)} is an address, not a folder", "git clone it, and name the clone")
-    folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}", "git: names a repository: git:DIR-or-URL#REF")
+    folder = Path(os.path.abspath(user_path(folder)))  # noqa: PTH100
+    if not is_folder(folder):
+        raise UsageError(f"there is no folder {shown(folder)}", "git: names a repository: git:DIR-or-URL#REF")
     try:
         check_executed(folder, f"the repository {folder}", advice=OWN, below=False)
         if (folder / ".git").exists():

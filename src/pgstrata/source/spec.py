@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import user_path
 from pgstrata.server.find.cache import cache_dir
 from pgstrata.server.find.sources import Tree
 from pgstrata.source import git, release
@@ -51,18 +52,18 @@ def find_tree(spec: str, say: Callable[[str], None] = lambda text: None, folder:
     beside = folder or Path.cwd()
     match wanted.kind:
         case "src":
-            return tree_of_folder(beside / Path(wanted.where).expanduser())
+            return tree_of_folder(beside / user_path(wanted.where))
         case "tar":
             if release.is_url(wanted.where):
                 return release.tree_of_url(wanted.where, cache_dir(), say)
-            return tree_of_archive(beside / Path(wanted.where).expanduser())
+            return tree_of_archive(beside / user_path(wanted.where))
         case "release":
             return release.tree_of_release(wanted.where, cache_dir(), say)
         case _:
             if git.is_url(wanted.where):
                 copy = git.clone(wanted.where, wanted.ref, cache_dir(), say)
                 return git.tree_of(copy, wanted.ref, origin=f"git:{git.public(wanted.where)}#{wanted.ref}")
-            return git.tree_of(beside / Path(wanted.where).expanduser(), wanted.ref)
+            return git.tree_of(beside / user_path(wanted.where), wanted.ref)
 
 
 __all__ = ["KINDS", "SourceSpec", "find_tree"]

@@ -14,6 +14,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import Unpacking, members, opened, parts_of
+from pgstrata.files.user_files import is_folder, shown, user_path
 from pgstrata.server.find.sources import Tree
 from pgstrata.source.git_command import about, run_git
 
@@ -93,9 +94,11 @@ def tree_of_folder(folder: Path) -> Tree:
     Only files below the folder are read, links are not followed, nothing is written to it.
     Raises UsageError where it is no source tree, ServerError where it cannot be read.
     """
-    folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 - the name the user gave
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}", "src: names a folder that holds a source tree")
+    folder = Path(os.path.abspath(user_path(folder)))  # noqa: PTH100 - the name the user gave
+    if not is_folder(folder):
+        raise UsageError(
+            f"there is no folder {shown(folder)}", "src: names a folder that holds a source tree"
+        )
     version = None
     for name in NAMES_VERSION:
         if (folder / name).is_file():

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed
-from pgstrata.files.user_files import read_text, real_path, shown
+from pgstrata.files.user_files import read_text, real_path, shown, user_path
 from pgstrata.server.features import Features
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
@@ -171,7 +171,7 @@ def is_file(name: str) -> bool:
 def from_file(name: str, folder: Path) -> Plugin:
     """The workload `FILE.py:CLASS`, FILE relative to `folder`. Raises UsageError."""
     file, _, cls = name.rpartition(":")
-    path = real_path(folder / Path(file).expanduser())
+    path = real_path(folder / user_path(file))
     source = read_text(path, "workload", missing="name it relative to the campaign file, as FILE.py:CLASS")
     try:
         check_executed(path.parent, f"the workload {path}", advice=_OWN, below=False)

@@ -211,6 +211,8 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
             kind, _, rest = line.partition(": ")
             if kind == "events":
                 graph.events = tuple(rest.split())
+                if not graph.events:
+                    raise ValueError("its list of events is empty")
                 graph.totals = [0.0] * len(graph.events)
             elif kind == "totals":
                 whole = True

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import BuildError, UsageError
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import is_file, shown, user_path
 from pgstrata.search.bisect.line import VariantOf, commits
 from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.source.git_command import run_git
@@ -50,8 +50,8 @@ def series_of(
     repo = repository(repo)
     commit = commit_of(repo, base)
     first = Member("base", variant_of(f"git:{repo}#{commit}"), f"{base} ({commit[:10]})")
-    files = [Path(name).expanduser() for name in names]
-    if all(file.is_file() for file in files):
+    files = [user_path(name) for name in names]
+    if all(is_file(file) for file in files):
         return _of_files(repo, base, commit, first, files, variant_of)
     if len(names) > 1:
         missing = next(name for name, file in zip(names, files, strict=True) if not file.is_file())

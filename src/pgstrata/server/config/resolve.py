@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import read_text, shown, user_path
+from pgstrata.files.user_files import is_file, is_there, read_text, shown, user_path
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.conf_file import (
     ConfigFile,
@@ -132,29 +132,29 @@ def find_config_file(name: str, beside: Path | None) -> ConfigFile:
     if is_setting(name):
         return config_file_of_setting(name)
     written_as_path = name.endswith(".conf") or "/" in name
-    shipped = next((p for p in _shipped_paths(name) if p.is_file()), None)
+    shipped = next((p for p in _shipped_paths(name) if is_file(p)), None)
     if shipped and not written_as_path:
         return _read(shipped, shipped.stem, None)
     file = Path(beside or ".") / user_path(name)
     candidates = [file] if written_as_path else [file.with_name(f"{file.name}.conf")]
     for path in candidates:
-        if path.exists():
+        if is_there(path):
             return _read(path, path.stem, path)
     names = [
         config_file.stem
         for config_file in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
     ]
     near = nearest(name, names)
-    if not written_as_path and file.is_file():
+    if not written_as_path and is_file(file):
         raise UsageError(
             f"{shown(name)} is not a config file: its name does not end with .conf", _instead(name)
         )
     if written_as_path:
         raise UsageError(
-            f"there is no config file {candidates[0]}", "paths are relative to the campaign file"
+            f"there is no config file {shown(candidates[0])}", "paths are relative to the campaign file"
         )
     raise UsageError(
-        f"there is no config file called {name!r}",
+        f"there is no config file called '{shown(name)}'",
         f"did you mean {near}?" if near else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
     )
 

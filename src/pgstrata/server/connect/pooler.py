@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed
+from pgstrata.files.user_files import user_path
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.poolers import KINDS, MODES, PORT, Kind, Place
 from pgstrata.server.connect.secrets import conninfo_without_secrets, without_secrets
@@ -140,7 +141,7 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
     advice = f"{kind.install}, or name it: {kind.name}:PROGRAM"
     if not found:
         raise ServerError(f'through = "{kind.name}": the program is not there', advice)
-    program = Path(found).expanduser().absolute()
+    program = user_path(found).absolute()
     check_reachable(program.parent, server_account(), "the pooler")
     try:
         check_executed(program, f"the pooler {program}", advice=advice)

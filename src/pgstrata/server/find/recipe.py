@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import is_file, real_path, shown, user_path
 from pgstrata.suggest import nearest
 
 System = Literal["auto", "autoconf", "meson"]
@@ -64,12 +65,14 @@ class Build:
 
 
 def _path(key: str, text: str | Path, folder: Path) -> Path:
-    path = (folder / Path(text).expanduser()).resolve()
-    if key == "patches" and not path.is_file():
-        raise UsageError(f"patches: there is no file {path}", "paths are relative to the campaign file")
-    if key == "extensions" and not (path / "Makefile").is_file():
+    path = real_path(folder / user_path(text))
+    if key == "patches" and not is_file(path):
         raise UsageError(
-            f"extensions: {path} is no folder with a Makefile for PGXS",
+            f"patches: there is no file {shown(path)}", "paths are relative to the campaign file"
+        )
+    if key == "extensions" and not is_file(path / "Makefile"):
+        raise UsageError(
+            f"extensions: {shown(path)} is no folder with a Makefile for PGXS",
             "name the folder of an extension's source, relative to the campaign file",
         )
     return path

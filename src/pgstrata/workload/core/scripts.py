@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from pgstrata.driver.samples import samples
 from pgstrata.errors import DriverError, UsageError
-from pgstrata.files.user_files import read_text
+from pgstrata.files.user_files import is_file, read_text, user_path
 from pgstrata.workload.core.language import PgbenchScript, Step
 from pgstrata.workload.core.options import OneOrMore
 
@@ -29,7 +29,7 @@ RETRIED = ("40001", "40P01")
 def beside(name: str, info: ValidationInfo) -> str:
     """Files are looked for beside the campaign where its folder is given as context["folder"]."""
     folder = (info.context or {}).get("folder")
-    return str(Path(folder) / Path(name).expanduser()) if folder else name
+    return str(Path(folder) / user_path(name)) if folder else name
 
 
 def weighted(text: str) -> tuple[str, int]:
@@ -38,7 +38,7 @@ def weighted(text: str) -> tuple[str, int]:
     A file that has an @ in its name is found by its whole name. ValueError says what is wrong.
     """
     name, at, weight = text.rpartition("@")
-    if not at or _is_file(text):
+    if not at or is_file(Path(text)):
         return text, 1
     if not name:
         raise ValueError(f"{text!r} names nothing before its weight")
@@ -69,13 +69,6 @@ def _checked_names(value: dict[str, int | float | str]) -> dict[str, int | float
 
 Variables = Annotated[dict[str, int | float | str], AfterValidator(_checked_names)]
 """Of scripts, as pgbench's -D name=value."""
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except OSError:  # too long for a name
-        return False
 
 
 def read_scripts(names: Sequence[str]) -> list[PgbenchScript]:
