@@ -51,6 +51,9 @@ class Capability:
     """Module of what it adds to reports (`pgstrata.report.parts.ReportPart`)."""
     kinds: Mapping[str, str] = field(default_factory=dict)
     """Kinds of measuring by the names that `--by` takes: modules (`pgstrata.cli.kinds.Kind`)."""
+    unpackers: Mapping[str, str] = field(default_factory=dict)
+    """By the ending of a file with results: `module:attribute` of a context manager that takes its path and
+    yields a folder with the results, which goes at the end."""
 
 
 @cache

@@ -74,6 +74,19 @@ def test_verdicts_come_out_the_same_without_the_results(
     assert "10 of 10 verdicts come out the same" in capsys.readouterr().out
 
 
+def test_report_draws_a_bundle_as_it_draws_its_results(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["report", "results"]) == 0
+    page = "results/insert-cached.report/index.html"
+    known = capsys.readouterr().out.replace(page, "result.report/index.html")
+    (bundle.parent / "results").rename(bundle.parent / "elsewhere")
+    assert invoke(["report", "result.pgstrata"]) == 0
+    assert capsys.readouterr().out == known
+    html = (bundle.parent / "result.report/index.html").read_text()
+    assert "pg17.11.x10a" in html and "pgstrata-bundle-" not in html
+
+
 def test_the_same_runs_make_the_same_bundle_without_logs_and_owners(bundle: Path) -> None:
     assert invoke(["bundle", "-o", "again.pgstrata"]) == 0
     assert (bundle.parent / "again.pgstrata").read_bytes() == bundle.read_bytes()

@@ -133,7 +133,7 @@ show 123                                        | 2 | no run 123; pgstrata runs
 check --base a --fail-slower 3%                 | 2 | no runs in results; pgstrata run
 compare a b --results foreign                   | 2 | no runs in foreign; pgstrata run
 report foreign                                  | 2 | foreign has no runs; pgstrata run
-report random.pgstrata | 2 | random.pgstrata is a file; pgstrata verify random.pgstrata --report
+report random.pgstrata | 2 | random.pgstrata is not a bundle; pgstrata bundle makes one of a results folder
 report query.sql                                | 2 | query.sql is a file; pgstrata run
 bundle                                          | 2 | no runs in results; --results
 bundle --most lots                              | 2 | --most lots: not a size; 5MB

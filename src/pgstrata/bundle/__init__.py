@@ -7,4 +7,5 @@ CAPABILITY = Capability(
         Command("bundle", "pgstrata.bundle.command:bundle", "Put results into one file to share.", "Share"),
         Command("verify", "pgstrata.bundle.command:verify", "Judge the results of a bundle anew.", "Share"),
     ),
+    unpackers={".pgstrata": "pgstrata.bundle.packing:results_of"},
 )

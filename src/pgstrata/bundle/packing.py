@@ -173,6 +173,13 @@ def unpacked(file: Path) -> Iterator[Bundle]:
         yield Bundle(manifest, results, root)
 
 
+@contextmanager
+def results_of(file: Path) -> Iterator[Path]:
+    """Yields the results folder of a bundle (`unpacked`)."""
+    with unpacked(file) as bundle:
+        yield bundle.folder
+
+
 def _manifest(path: Path, name: str) -> Manifest:
     try:
         manifest = json_as(disk.read_regular(path, 64 << 20), Manifest)
@@ -240,4 +247,4 @@ def _same(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-__all__ = ["MOST_BYTES", "Bundle", "Manifest", "Verified", "pack", "unpacked", "verify"]
+__all__ = ["MOST_BYTES", "Bundle", "Manifest", "Verified", "pack", "results_of", "unpacked", "verify"]

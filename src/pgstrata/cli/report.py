@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder with the runs.")] = Path(
-        "results"
-    ),
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="Folder with the runs, or a bundle.")
+    ] = Path("results"),
     results_option: Annotated[
         Path | None, typer.Option("--results", metavar="DIR", help="The same as the argument.")
     ] = None,
@@ -58,9 +59,38 @@ def report(
     \b
     Examples:
       pgstrata report
+      pgstrata report result.pgstrata
       pgstrata report results --campaign insert-cached --base pg12.22.cached-by-pg
       pgstrata report results --threshold 0.03 --out /tmp/report
     """
+    from pgstrata.errors import UsageError
+    from pgstrata.registry import capabilities, load
+
+    if threshold is not None and not 0 < threshold < 1:
+        raise UsageError(
+            f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
+        )
+    given = results_option or results
+    unpackers = {ending: place for offer in capabilities() for ending, place in offer.unpackers.items()}
+    with ExitStack() as stack:
+        folder = given
+        if given.suffix in unpackers and not given.is_dir():
+            folder = stack.enter_context(load(unpackers[given.suffix])(given))
+            out = out or given.with_suffix(".report")
+        elif not given.is_dir():
+            raise no_results(given)
+        _write_all(folder, campaign, base, out, threshold, published)
+
+
+def _write_all(
+    folder: Path,
+    campaign: str | None,
+    base: str | None,
+    out: Path | None,
+    threshold: float | None,
+    published: Path | None,
+) -> None:
+    """Writes the reports of one campaign, or of all with an index."""
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
     from pgstrata.judge.published import read_published
@@ -69,13 +99,6 @@ def report(
     from pgstrata.store import Results
     from pgstrata.store.choose import damaged_hint
 
-    folder = results_option or results
-    if not folder.is_dir():
-        raise no_results(folder)
-    if threshold is not None and not 0 < threshold < 1:
-        raise UsageError(
-            f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
-        )
     store = Results(folder)
     there = campaigns(store.entries())
     left_out(store.broken)
@@ -111,10 +134,9 @@ def no_results(folder: Path) -> UsageError:
 
     if not folder.is_file():
         return UsageError(f"there is no results folder {shown(folder)}", "pgstrata run makes one")
-    hint = "name the folder that pgstrata run has written"
-    if folder.suffix == ".pgstrata":
-        hint = f"of a bundle pgstrata verify {shown(folder)} --report DIR writes the page"
-    return UsageError(f"{shown(folder)} is a file, not a results folder", hint)
+    return UsageError(
+        f"{shown(folder)} is a file, not a results folder", "name the folder that pgstrata run has written"
+    )
 
 
 def report_folder(results: Path, campaign: str) -> Path:
