@@ -1,4 +1,4 @@
-//! Blocks of records: what docs/reference/captured-file.md calls a recording. No I/O.
+//! Blocks of records: what crates/FORMATS.md calls a recording. No I/O.
 //!
 //! A block needs no other one: it names each of its sessions and texts where it first needs them.
 

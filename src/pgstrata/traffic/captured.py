@@ -3,7 +3,7 @@
 It is written and read as a stream, whatever its size. Each session is a chain of compressed blocks that lie
 wherever there was room, so that a reader follows as many sessions as are open and holds a block of each. At
 the end of the file stand the directory of the sessions in the order of their beginning, texts that occur
-often, and the header, which says what the file holds. docs/reference/captured-file.md has every byte.
+often, and the header, which says what the file holds. crates/FORMATS.md has every byte.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//! The captured file, as docs/reference/captured-file.md has it: opened once, then read block by block, never as a whole.
+//! The captured file, as crates/FORMATS.md has it: opened once, then read block by block, never as a whole.
 
 use std::fs::File;
 use std::io::{self, Read};

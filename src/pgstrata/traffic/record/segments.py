@@ -1,4 +1,4 @@
-"""The files of a recording, read block by block; docs/reference/captured-file.md has every byte."""
+"""The files of a recording, read block by block; crates/FORMATS.md has every byte."""
 
 from __future__ import annotations
 
