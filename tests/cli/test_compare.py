@@ -148,16 +148,23 @@ def test_other_seeds_and_lengths_are_named_not_refused(call: Call, tmp_path: Pat
     assert "warning: the sides differ: option settle_base: 1 and 5" in out
 
 
-def test_an_edited_script_is_named(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("step", "named"), [("qr100", True), ("l.x", False)])
+def test_an_edited_script_is_named_where_it_is_measured(
+    step: str, named: bool, call: Call, tmp_path: Path
+) -> None:
     folders = {v: make_run(tmp_path, RunKey("n", v, "insert", 1), seconds=3) for v in "ab"}
     for (name, folder), text in zip(folders.items(), ("SELECT 1;", "SELECT 2;"), strict=True):
-        spec = {"step": "qr100", "seed": ord(name), "roles": [{"name": "query", "scripts": [{"text": text}]}]}
+        spec = {"step": step, "seed": ord(name), "roles": [{"name": "query", "scripts": [{"text": text}]}]}
         (folder / "spec").mkdir(exist_ok=True)
-        (folder / "spec" / "05-qr100.json").write_text(json.dumps(spec))
+        (folder / "spec" / "05-step.json").write_text(json.dumps(spec))
+        record = json.loads((folder / "run.json").read_text())
+        for each in record["steps"]:
+            each["measured"] = each["name"] != "l.x"
+        (folder / "run.json").write_text(json.dumps(record))
         sum_anew(folder)
     code, out, err = call("compare", "a", "b", "--results", tmp_path)
     assert code == 0, err
-    assert "warning: the sides differ: step qr100: one script and another" in out
+    assert (f"warning: the sides differ: step {step}: one script and another" in out) == named
 
 
 def test_runs_and_folders_can_be_named(repeated: Path, call: Call) -> None:

@@ -171,11 +171,13 @@ def _settings(base: Run, other: Run) -> list[Difference]:
 
 
 def _steps(base: Run, other: Run) -> list[Difference]:
-    """Steps of one name whose transactions are not the same, though the options are: a script was edited."""
+    """Measured steps of one name whose transactions are not the same, though the options are: a script was
+    edited. How a version is loaded is its own (`COPY … WITH (FREEZE)`)."""
     before, after = base.scripts, other.scripts
+    measured = {step.name for run in (base, other) for step in run.steps if step.measured}
     return [
         Difference("step", name, "one script", "another", True)
-        for name in sorted(before.keys() & after.keys())
+        for name in sorted(before.keys() & after.keys() & measured)
         if before[name] != after[name]
     ]
 
