@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
+from pgstrata.judge.bounded import judge_bounded
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of, together
 from pgstrata.stats import executions
@@ -98,7 +99,11 @@ def judge_query(
     counts = [left_out(*both) for both in turns]
     out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
     if out > LEFT_OUT * known:
-        return set_aside(verdict, f"other programs used the CPUs in {out:,} of {known:,} pairs")
+        disturbed = f"other programs used the CPUs in {out:,} of {known:,} pairs"
+        bounded = judge_bounded(turns, criterion)
+        if bounded is None:
+            return set_aside(verdict, disturbed)
+        return replace(bounded, reason=f"by so much at least, by CPU time: {disturbed}")
     if verdict.word == "unclear":
         why = next((side.turns.reason for both in parts for side in both if side.turns.reason), "")
         if why:

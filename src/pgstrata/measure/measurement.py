@@ -32,7 +32,7 @@ from pgstrata.measure.step_records import (
     statement_rows,
 )
 from pgstrata.observe import StepWatch
-from pgstrata.observe.other_load import LoadReading, OtherLoad
+from pgstrata.observe.other_load import LoadReading, OtherLoad, ran_seconds
 from pgstrata.observe.step_watch import OwnTime
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.served import Served
@@ -121,11 +121,13 @@ class StoredStep:
 
 
 class Executed(NamedTuple):
-    """What a step did of which nothing is kept. load: of other programs beside it."""
+    """What a step did of which nothing is kept. load: of other programs beside it; cpu_seconds: of its
+    backends, without parallel workers; None where it is not known."""
 
     done: Done
     statements: Sequence[StatementDone]
     load: LoadReading | None
+    cpu_seconds: float | None
 
 
 class StepMeasurement:
@@ -276,7 +278,8 @@ class StepMeasurement:
         statements: list[StatementDone] = []
         load: OtherLoad | None = None
         with Driver(spec, cpus=where.settings.driver_cpus) as driver:
-            driver.ready()
+            pids = [pid for role in driver.ready().roles for pid in role.pids] if self._local else []
+            ran, after = ran_seconds(pids), None
             with suppress(OSError):
                 load = OtherLoad()
             driver.start()
@@ -288,12 +291,14 @@ class StepMeasurement:
                         statements.append(event)
                     case Done():
                         done = event
+                        after = ran_seconds(pids)
             driver.close()
             reading = None
             with suppress(OSError):
                 reading = load.read() if load is not None else None
         assert done is not None  # events() raises where it does not come
-        return Executed(done, statements, reading)
+        cpu = after - ran if pids and ran is not None and after is not None else None
+        return Executed(done, statements, reading, cpu)
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """That of the first part is kept with the run."""

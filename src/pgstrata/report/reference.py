@@ -159,7 +159,8 @@ STEP = {
     "attempt": "which attempt it is from",
     "turns": "how variants took turns",
     "slices": "the turns of this variant. `waited`: share of its time in which its processes waited for a"
-    " CPU; `other_load`: of the CPUs, by other programs, where `waited` is not known",
+    " CPU; `other_load`: of the CPUs, by other programs, where `waited` is not known; "
+    "`cpu_seconds`: of the backend of a single query, at least",
     "blocks": "last pair of each batch, or of each round of frozen turns",
     "part_seconds": "rows of each role that the table `series` has of each part of the step",
     "span": "how many times as much as before the first look could be measured at most",

@@ -251,6 +251,8 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_load: Share | None = None
     """Of the CPUs: used by other programs meanwhile. Only where `waited` is not known, as of rounds of a
     replay, whose connections come and go."""
+    cpu_seconds: NotNegative | None = None
+    """Of its backends, at least, where queries are executed one at a time; without parallel workers."""
 
 
 class Disturbance(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +145,29 @@ def test_a_fixed_number_of_pairs(place: Path, pgstrata: Program, pg17: Server) -
         assert queries["broken"]["end"] == "rejected"
         for name in ("bin", "first", "kinds"):
             assert [part["pair"] for part in queries[name]["slices"]] == [1, 2, 3]
+
+
+BUSY = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"
+
+
+def test_a_factor_is_proven_beside_busy_programs(place: Path, pgstrata: Program, pg17: Server) -> None:
+    (place / "setup.sql").write_text(SETUP)
+    (place / "by_key.sql").write_text("SELECT kind FROM events WHERE id = 777;\n")
+    (place / "constant.sql").write_text("SELECT 1;\n")
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        run = pgstrata(
+            "compare-queries", "by_key.sql", "constant.sql", "--setup", "setup.sql", "--server", "pg:17",
+            *("--config", "default", "--config", "default+enable_indexscan=off+enable_bitmapscan=off"),
+            *("--max-seconds", "30", "--why-seconds", "0", "--format", "json", "--no-report"),
+        )  # fmt: skip
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
+    slow = steps["queries.by_key"]
+    assert slow["word"] == "slower", slow
+    assert slow["reason"].startswith("by so much at least, by CPU time: other programs"), slow
+    assert slow["low"] < slow["ratio"] <= slow["high"] < 0.9
+    assert steps["queries.constant"]["word"] not in ("slower", "faster"), steps

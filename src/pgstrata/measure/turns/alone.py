@@ -193,7 +193,7 @@ class AloneExecution:
             return f"{side.label} left the comparison"
         assert statement.step is not None
         try:
-            done, _, load = side.measurement.execute(statement.step)
+            done, _, load, _ = side.measurement.execute(statement.step)
         except DriverError as error:
             self._leave(side, lambda participant: participant.cluster.standbys.check())
             return error.message

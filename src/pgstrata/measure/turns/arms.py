@@ -140,7 +140,7 @@ class ArmTurns:
         seconds = arm.seconds or self.limit_seconds
         count = max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(seconds, 1e-6))))
         try:
-            _, done, load = side.measurement.execute(self._step(query, count + warm, arm.before))
+            _, done, load, _ = side.measurement.execute(self._step(query, count + warm, arm.before))
         except DriverError as error:
             self.check(side)
             return f"{side.label}: {server_said(error.message, MESSAGE)}"

@@ -195,13 +195,13 @@ class QueryExecution:
         warm = int(query.is_warmed)
         step = self._single.step(query.name, query.executions + warm)
         try:
-            _, statements, load = side.measurement.execute(replace(step, confined=self._confined))
+            executed = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
             self._leave(side, Participant.accepts_connections)
             message = server_said(error.message, LONGEST_MESSAGE)
             query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
             return
-        turns = query.turns[side.label]
+        turns, statements = query.turns[side.label], executed.statements
         if failed := next((one for one in statements if one.error is not None), None):
             query.turns[side.label] = _with_execution(turns, failed)
             return
@@ -209,12 +209,15 @@ class QueryExecution:
         seconds = sum(one.seconds for one in counted)
         if not counted or seconds <= 0:
             return
-        limit = side.load_limit
+        limit, load, cpu = side.load_limit, executed.load, executed.cpu_seconds
+        # All that the first execution took may have been the CPU's.
+        uncounted = sum(one.seconds for one in statements[:warm])
         part = Slice(
             pair=query.pairs,
             seconds=seconds,
             rate=len(counted) / seconds,
             other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+            cpu_seconds=None if cpu is None else round(min(seconds, max(0.0, cpu - uncounted)), 9),
         )
         planning = (*turns.planning, _planning(counted))
         query.turns[side.label] = _replaced(turns, slices=(*turns.slices, part), planning=planning)

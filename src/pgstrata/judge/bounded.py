@@ -1,0 +1,86 @@
+"""What pairs prove that other programs disturbed: a query that needs the CPU alone for longer than the other
+side takes with all its waits is slower, whoever else used the CPUs.
+
+The seconds of an execution are at most those on the clock, and at least those its backend had a CPU. So the
+ratio of two of them has bounds, which no waiting can leave. Only what lies beyond counts, less what
+neighbours on the same caches and cores may take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pgstrata.judge.alone import AloneTurns
+from pgstrata.stats import executions
+from pgstrata.stats.criterion import Criterion
+from pgstrata.stats.verdict import Verdict
+from pgstrata.store.record import Slice
+
+NEIGHBOURS = 1.5
+"""So much more CPU time the same work may take beside other programs: caches, sibling threads."""
+
+Bounds = tuple[float, float]
+"""Of the logarithm of other rate ÷ base rate."""
+
+
+def bounds_of(base: Slice, other: Slice) -> Bounds | None:
+    """Returns the bounds of a pair; None where its CPU times are not known."""
+    if base.cpu_seconds is None or other.cpu_seconds is None or not base.rate or not other.rate:
+        return None
+
+    def logs(part: Slice) -> tuple[float, float]:
+        """Of the least and the most seconds of an execution."""
+        most = 1 / part.rate
+        least = most * min(1.0, part.cpu_seconds / part.seconds) if part.cpu_seconds and part.seconds else 0.0
+        return math.log(least) if least > 0 else -math.inf, math.log(most)
+
+    (base_least, base_most), (other_least, other_most) = logs(base), logs(other)
+    return base_least - other_most, base_most - other_least
+
+
+def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict | None:
+    """Returns slower or faster where the bounds of all pairs prove it, disturbed ones too; None where they do
+    not. Its ratio is the end of the interval that is nearer to 1: it differs by so much at least.
+
+    May be looked at after every pair (`stats.executions`).
+    """
+    bounds = [
+        of_pair
+        for base, other in turns
+        for ours, theirs in _pairs(base.slices, other.slices)
+        if (of_pair := bounds_of(ours, theirs)) is not None
+    ]
+    if len(bounds) < executions.FIRST:
+        return None
+    near = [_nearest(low, high) for low, high in bounds]
+    verdict = executions.look([1.0] * len(near), [math.exp(log) for log in near], criterion=criterion)
+    if verdict.word not in ("slower", "faster"):
+        return None
+    ends = [low if verdict.word == "slower" else high for low, high in bounds]
+    far = _median(ends)
+    if verdict.word == "slower":
+        return replace(verdict, low=min(math.exp(far) / NEIGHBOURS, verdict.low))
+    return replace(verdict, high=max(math.exp(far) * NEIGHBOURS, verdict.high))
+
+
+def _nearest(low: float, high: float) -> float:
+    """The logarithm nearest to 0 that a pair may have, neighbours taken off."""
+    slack = math.log(NEIGHBOURS)
+    if low > slack:
+        return low - slack
+    return min(0.0, high + slack)
+
+
+def _pairs(base: Sequence[Slice], other: Sequence[Slice]) -> list[tuple[Slice, Slice]]:
+    second = {part.pair: part for part in other}
+    return [(part, second[part.pair]) for part in base if part.pair in second]
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+__all__ = ["NEIGHBOURS", "bounds_of", "judge_bounded"]
