@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.estimate import Array
+from pgstrata.stats.estimate import START_ERROR, Array
 from pgstrata.stats.executions import ENOUGH, FIRST, look
 from pgstrata.stats.verdict import Word
 
 MOST = 60
 """Pairs of a simulated comparison."""
+
+MOST_OF_STARTS = 400
+"""The same, where servers start anew meanwhile or do not."""
 
 
 def noise(kind: str, count: int, rng: np.random.Generator) -> Array:
@@ -132,3 +135,35 @@ def test_exchanging_the_sides_exchanges_the_words(values: list[tuple[float, floa
     if one.n >= FIRST and one.low > 0:
         assert two.high == pytest.approx(1 / one.low, rel=1e-6)
     assert two.p_value == pytest.approx(one.p_value, rel=1e-6)
+
+
+@pytest.mark.parametrize("lives", [16, MOST_OF_STARTS])
+def test_what_a_start_is_by_chance_is_no_difference(lives: int) -> None:
+    """Servers that differ by START_ERROR from start to start, and start anew after so many pairs."""
+    rng = np.random.default_rng(lives)
+    without = wrong = 0
+    for _ in range(100):
+        starts = rng.normal(0, START_ERROR, -(-MOST_OF_STARTS // lives)).repeat(lives)[:MOST_OF_STARTS]
+        base = np.exp(rng.normal(0, 0.01, MOST_OF_STARTS))
+        other = np.exp(starts + rng.normal(0, 0.01, MOST_OF_STARTS))
+        for count in range(ENOUGH, MOST_OF_STARTS + 1, 16):
+            number = -(-count // lives)
+            verdict = look(base[:count], other[:count], criterion=Criterion(0.005), starts=number)
+            wrong += verdict.word in ("slower", "faster")
+            if verdict.decided:
+                break
+        counted = look(base, other, starts=len(set(starts)))
+        without += counted.low > 1 or counted.high < 1
+    # One start leaves 5 in 100, whatever is measured in it.
+    assert wrong <= 6 and without <= 9, (wrong, without)
+
+
+def test_a_start_that_is_not_counted_would_be_called_a_difference() -> None:
+    rng = np.random.default_rng(1)
+    without = 0
+    for _ in range(50):
+        base = np.exp(rng.normal(0, 0.01, MOST_OF_STARTS))
+        other = np.exp(rng.normal(0, START_ERROR) + rng.normal(0, 0.01, MOST_OF_STARTS))
+        verdict = look(base, other)
+        without += verdict.low > 1 or verdict.high < 1
+    assert without > 10

@@ -92,7 +92,7 @@ def judge_query(
         for base, other in parts
     ]
     pairs = together([pairs_of(*both) for both in turns])
-    verdict = executions.look(pairs.base, pairs.other, criterion=criterion)
+    verdict = executions.look(pairs.base, pairs.other, criterion=criterion, starts=_starts(parts))
     ended = next((both for both in parts if any(side.turns.end for side in both)), None)
     if ended is not None:
         return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
@@ -109,6 +109,12 @@ def judge_query(
         if why:
             return replace(verdict, reason=f"{verdict.reason}; {why}")
     return verdict
+
+
+def _starts(parts: Sequence[tuple[QuerySide, QuerySide]]) -> int:
+    """Returns how many starts of the servers all pairs are from; 0 where that was not counted."""
+    counts = [side.turns.starts for both in parts for side in both]
+    return 0 if None in counts else sum(count or 0 for count in counts) // 2
 
 
 def _ended(

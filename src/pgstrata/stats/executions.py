@@ -25,7 +25,7 @@ from pgstrata.stats import sequential
 from pgstrata.stats.criterion import FIRST_EXECUTIONS as FIRST
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import Array, Estimate, estimate, log_ratios, mean_of
-from pgstrata.stats.verdict import Verdict, judge
+from pgstrata.stats.verdict import Verdict, judge, widened
 
 ENOUGH = 16
 """Pairs from which on their own scatter says how much they differ by chance."""
@@ -54,13 +54,14 @@ def look(
     other: Sequence[float] | Array,
     *,
     criterion: Criterion = USUAL,
+    starts: int = 0,
 ) -> Verdict:
     """Returns the verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
-    base and other: executions for each second of all pairs since the beginning, in their order. May be called
-    after every pair, any number of times. Raises ValueError as `estimate` does.
+    base and other: executions for each second of all pairs since the beginning, in their order; starts: as
+    of `estimate`. May be called after every pair, any number of times. Raises ValueError as `estimate` does.
     """
-    e, guard = _estimate(base, other)
+    e, guard = _estimate(base, other, starts)
     if e.n < FIRST:
         verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {FIRST} pairs")
@@ -68,13 +69,16 @@ def look(
     if math.isfinite(e.standard_error):
         half = _errors(e, criterion.confidence) * e.standard_error + guard
     beyond = max(0.0, abs(e.log) - guard)
-    p = min(1.0, ALLOWANCE * math.exp(-_log_evidence(e, beyond)))
-    return judge(e, (e.log - half, e.log + half), p, criterion)
+    # What a start is by chance is drawn once, however often one looks.
+    p = min(1.0, ALLOWANCE * math.exp(-_log_evidence(replace(e, standard_error=e.error), beyond)))
+    return judge(e, widened(e, half, criterion.confidence), p, criterion)
 
 
-def _estimate(base: Sequence[float] | Array, other: Sequence[float] | Array) -> tuple[Estimate, float]:
+def _estimate(
+    base: Sequence[float] | Array, other: Sequence[float] | Array, starts: int
+) -> tuple[Estimate, float]:
     """Returns the estimate, and by how much its interval is wider than its error says."""
-    e = estimate(base, other)
+    e = estimate(base, other, starts=starts)
     if e.n < FIRST or e.n >= ENOUGH:
         return e, 0.0
     # The mean, in which outliers count in full.

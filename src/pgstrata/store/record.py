@@ -349,6 +349,8 @@ class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     slices: tuple[Slice, ...] = ()
     """The turns of this variant; `rate` is executions for each second that they took."""
+    starts: Ordinal | None = None
+    """How many starts of the server they are from; None where that was not counted."""
     planning: tuple[NotNegative | None, ...] = ()
     """Seconds of an execution until the server had parsed, planned and bound it, of each turn; None where
     that is not known of all its executions."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
-from pgstrata.measure.turns.queries import queries_of
+from pgstrata.measure.turns.queries import START_PAIRS, queries_of
 from pgstrata.server.find.model import Server
 from support.interleaved import by_variant
 from support.program import Program
@@ -171,3 +171,19 @@ def test_a_factor_is_proven_beside_busy_programs(place: Path, pgstrata: Program,
     assert slow["reason"].startswith("by so much at least, by CPU time: other programs"), slow
     assert slow["low"] < slow["ratio"] <= slow["high"] < 0.9
     assert steps["queries.constant"]["word"] not in ("slower", "faster"), steps
+
+
+def test_servers_start_anew_between_pairs_of_a_query(place: Path, pgstrata: Program, pg17: Server) -> None:
+    (place / "setup.sql").write_text(SETUP)
+    (place / "by_key.sql").write_text("SELECT kind FROM events WHERE id = 777;\n")
+    run = pgstrata(
+        "compare-queries", "by_key.sql", "--setup", "setup.sql", "--server", "pg:17", "--other-load", "100%",
+        *("--config", "default", "--config", "default+work_mem=5MB", "--margin", "0.002"),
+        *("--max-seconds", "12", "--why-seconds", "0", "--no-report"),
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    of_each = [record["steps"][-1]["query_pairs"]["queries"][0] for record in by_variant(place).values()]
+    assert len(of_each) == 2
+    for query in of_each:
+        assert query["starts"] >= 2
+        assert query["starts"] == -(-len(query["slices"]) // START_PAIRS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from pgstrata.campaign.plan.order import laid_out_alike, longest
@@ -22,6 +23,10 @@ from pgstrata.workload.core.language import Step
 ROUNDS_BY_THE_CLOCK = 5
 """Rounds may take so many times `max_seconds` by the clock: where a step is short, nearly all of that is
 putting the snapshot back and starting the server."""
+
+
+START_APART_SECONDS = 0.01
+"""Between the starts of two servers that come up together: enough for one to be first."""
 
 
 class Group:
@@ -88,6 +93,17 @@ class Group:
         """Frees the space of the snapshots."""
         for participant in self.here:
             participant.cluster.data_folder.drop_snapshot()
+
+    def start_anew(self, number: int) -> None:
+        """Starts all servers again, each time (`number`) another one first; they come up together."""
+        with ThreadPoolExecutor(len(self.here)) as pool:
+            list(pool.map(lambda participant: participant.cluster.stop("fast"), self.here))
+            self.draw_layout()
+            starts: dict[Participant, Future[None]] = {}
+            for participant in self.order(number):
+                starts[participant] = pool.submit(participant.cluster.start)
+                time.sleep(START_APART_SECONDS)
+            self.each(lambda participant: starts[participant].result())
 
     # --- one step -----------------------------------------------------------------------------
 

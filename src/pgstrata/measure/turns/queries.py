@@ -17,7 +17,7 @@ from functools import partial
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule
+from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule, begins_anew
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
@@ -43,6 +43,10 @@ its catalogs again."""
 MOST_PAIRS = 1000
 """Of one query."""
 
+START_PAIRS = 16
+"""Of one query before servers start anew, where they do: fewer are not precise enough for what a start is by
+chance to matter."""
+
 LONGEST_MESSAGE = 200
 """Characters of what a server says of a query it rejects."""
 
@@ -54,6 +58,8 @@ class Query:
     name: str
     turns: dict[str, QueryTurns] = field(default_factory=dict)
     pairs: int = 0
+    pairs_of_start: dict[int, int] = field(default_factory=dict)
+    """By the number of the servers' start."""
     is_known: bool = False
 
     @property
@@ -115,7 +121,8 @@ class QueryExecution:
     """Executes the queries of a step in pairs and keeps what came of it with the step of each participant.
 
     pairs: of each query; None: until it is known. seconds: that may be spent on all of them; None: as long as
-    it takes. leave: called with a participant whose server cannot go on.
+    it takes. leave: called with a participant whose server cannot go on. start_anew: starts all servers anew,
+    in an order that its number decides; None: they live through all pairs.
     """
 
     def __init__(
@@ -128,11 +135,13 @@ class QueryExecution:
         seconds: float | None,
         pairs: int | None,
         leave: Callable[[Participant, Callable[[Participant], object]], None],
+        start_anew: Callable[[int], None] | None = None,
     ) -> None:
         assert step.single is not None
         self._here, self._single, self._confined = list(here), step.single, step.confined
         self._base = next((one for one in self._here if one.label == base), self._here[0])
         self._margin, self._seconds, self._pairs, self._leave = margin, seconds, pairs, leave
+        self._start_anew, self._start = start_anew, 1
         self._queries = queries_of({one.label: one.once() for one in self._here})
         self._comparisons = max(1, len(self._queries) * (len(self._here) - 1))
 
@@ -177,8 +186,14 @@ class QueryExecution:
     def _execute(self, query: Query, deadline: float) -> None:
         """Pairs of one query, until it is known or its time is over; one pair at least."""
         while self._goes_on(query):
-            query.pairs += 1
+            if self._start_anew is not None and query.pairs_of_start.get(self._start, 0) >= START_PAIRS:
+                self._start += 1
+                self._start_anew(self._start)
             sides = self._sides(query)
+            if len(sides) < 2:
+                break
+            query.pairs += 1
+            query.pairs_of_start[self._start] = query.pairs_of_start.get(self._start, 0) + 1
             for place in order_of_pair(query.pairs, len(sides)):
                 self._base.run.interrupts.check()
                 self._turn(sides[place], query)
@@ -192,7 +207,8 @@ class QueryExecution:
     def _turn(self, side: Participant, query: Query) -> None:
         if side.error is not None or side.measurement is None:
             return
-        warm = int(query.is_warmed)
+        # What a server that has just started reads again counts for nobody.
+        warm = int(query.is_warmed or (self._start > 1 and query.pairs_of_start[self._start] == 1))
         step = self._single.step(query.name, query.executions + warm)
         try:
             executed = side.measurement.execute(replace(step, confined=self._confined))
@@ -220,7 +236,9 @@ class QueryExecution:
             cpu_seconds=None if cpu is None else round(min(seconds, max(0.0, cpu - uncounted)), 9),
         )
         planning = (*turns.planning, _planning(counted))
-        query.turns[side.label] = _replaced(turns, slices=(*turns.slices, part), planning=planning)
+        query.turns[side.label] = _replaced(
+            turns, slices=(*turns.slices, part), planning=planning, starts=len(query.pairs_of_start)
+        )
 
     def _known(self, query: Query) -> bool:
         """Whether the verdict on a query holds for all variants, also among that of all queries."""
@@ -296,6 +314,7 @@ class QueryExecution:
 def measure(group: Group, schedule: Schedule) -> None:
     """Measures a pass over all queries on each variant, then each query alone in pairs, all clusters up."""
     watched = group.settings.until == "verdict"
+    anew = begins_anew(group.settings, group.workload, group.variants)
     with ExitStack() as rows:
         group.each(partial(Participant.measure_once, rows=rows))
         if len(group.here) > 1:
@@ -307,6 +326,7 @@ def measure(group: Group, schedule: Schedule) -> None:
                 seconds=group.settings.max_seconds if watched else None,
                 pairs=None if watched else schedule.count,
                 leave=group.attempt,
+                start_anew=group.start_anew if watched and anew else None,
             )
             execution.execute()
             base = next((one for one in group.here if one.label == group.base), None)

@@ -7,7 +7,6 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from pgstrata import numbers
@@ -41,9 +40,6 @@ WAIT_SECONDS = 0.1
 
 HEAD_START = 0.05
 """Seconds from the word to begin until the first window."""
-
-START_APART_SECONDS = 0.01
-"""Between the starts of two servers that come up together: enough for one to be first."""
 
 
 class OwnWindows(OwnTurns):
@@ -137,7 +133,7 @@ def measure(group: Group, schedule: Schedule) -> None:
         if grown is not None and number > 1 and _has_enough(group, budget, fixed=fixed):
             break
         if anew:
-            _start_anew(group, number)
+            group.start_anew(number)
         if not group.here:
             break
         warmup = _warmup(schedule.step, number, data_bytes, grown)
@@ -234,18 +230,6 @@ def _loaded_bytes(group: Group) -> int:
 
     group.each(size)
     return max(sizes, default=planned_bytes)
-
-
-def _start_anew(group: Group, number: int) -> None:
-    """Starts servers again before a batch, each time another one first; they come up together."""
-    with ThreadPoolExecutor(len(group.here)) as pool:
-        list(pool.map(lambda participant: participant.cluster.stop("fast"), group.here))
-        group.draw_layout()
-        starts: dict[Participant, Future[None]] = {}
-        for participant in group.order(number):
-            starts[participant] = pool.submit(participant.cluster.start)
-            time.sleep(START_APART_SECONDS)
-        group.each(lambda participant: starts[participant].result())
 
 
 __all__ = ["WindowTurns", "measure"]
