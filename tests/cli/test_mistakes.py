@@ -218,6 +218,7 @@ run pg:17 --set-guc fsync=maybe                 | 2 | takes on or off; write fsy
 run pg:17 --set-guc wal_level=logicl            | 2 | takes logical; write wal_level = logical
 run pg:17 --set-guc statement_timeout=10sec     | 2 | 'sec'; write statement_timeout = 10s
 run pg:17 --data-dir query.sql                  | 2 | query.sql cannot be written to; --data-dir
+run pg:17 --data-dir /mnt/nowhere/data          | 2 | there is no folder /mnt/nowhere; mount its disk
 run pg:17 --workload insert --set rows=100000000000 | 1 | free, even the smallest run needs; --data-dir
 count pg:17 --step pont-query                   | 2 | no step pont-query; did you mean `point-query`
 """

@@ -28,6 +28,7 @@ from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import hand_over, own_folder
+from pgstrata.files.user_files import is_folder, shown, user_path
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
@@ -67,7 +68,13 @@ def data_root(campaign: Campaign) -> Path:
 def cluster_root(named: str | None) -> Path:
     """The folder that a user has named for clusters, or the usual one, made if need be. Raises as
     `data_root`."""
-    root = Path(named) if named else default_data_dir()
+    root = user_path(named) if named else default_data_dir()
+    if not is_folder(root.parent):
+        # Made here it would lie on the disk that its own was to be mounted on.
+        raise UsageError(
+            f"the data folder {shown(root)} cannot be made: there is no folder {shown(root.parent)}",
+            f"mount its disk, or {ADVICE}",
+        )
     try:
         # A name that everybody can foresee: a link of that name was made to lead somewhere.
         own_folder(root, "the folder for clusters", advice=ADVICE, mode=folder_mode(), linked=bool(named))
