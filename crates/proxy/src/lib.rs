@@ -20,6 +20,7 @@ mod worker;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
@@ -64,7 +65,7 @@ pub fn run() -> i32 {
         }
     };
     match Proxy::start(&spec) {
-        Ok(proxy) => proxy.serve(),
+        Ok(proxy) => proxy.serve(&spec.folder),
         Err(message) => {
             // It is empty, and in the way of the next attempt.
             let _ = std::fs::remove_dir(&spec.folder);
@@ -124,7 +125,7 @@ impl Proxy {
         })
     }
 
-    fn serve(self) -> i32 {
+    fn serve(self, folder: &Path) -> i32 {
         let mut turn = 0;
         loop {
             let mut ready = vec![PollFd::new(&self.signals, PollFlags::IN)];
@@ -133,7 +134,7 @@ impl Proxy {
                 continue;
             }
             if !ready[0].revents().is_empty() {
-                return self.end();
+                return self.end(folder);
             }
             for listener in &self.listeners {
                 self.accept(listener, &mut turn);
@@ -166,8 +167,8 @@ impl Proxy {
         }
     }
 
-    /// Ends all sessions, and says what has been recorded.
-    fn end(self) -> i32 {
+    /// Ends all sessions, and says what has been recorded and what comes next.
+    fn end(self, folder: &Path) -> i32 {
         self.shared.ending.store(true, Relaxed);
         self.mailboxes.iter().for_each(|mailbox| mailbox.ring());
         for thread in self.threads {
@@ -183,6 +184,10 @@ impl Proxy {
         }
         if !is_whole {
             eprintln!("the disk does not take the end of the recording: it is missing");
+        }
+        if statements > 0 {
+            let named = folder.display();
+            say!("pgstrata capture {named} -o {named}.traffic makes a captured file of it");
         }
         i32::from(!is_whole)
     }

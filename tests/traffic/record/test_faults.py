@@ -292,6 +292,7 @@ def test_ctrl_c_ends_all_at_once(cluster: Cluster, place: Path, pgstrata: Progra
         assert proxy.end() == 0
         assert time.monotonic() - begun < 5
         assert "recorded: 1 statements of 1 sessions" in proxy.running.said
+        assert "pgstrata capture " in proxy.running.said.splitlines()[-1]
         with pytest.raises(psycopg.OperationalError):
             c.execute("SELECT 1")
     done = pgstrata("capture", "recording", "-o", "traffic")
