@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pgstrata.campaign.plan.stages import LOADING, Stage, Unit
@@ -79,8 +79,25 @@ class Pace:
                 return stage.seconds * took / expected
         return stage.seconds
 
+    def _as_before(self, workload: str, stage: Stage) -> float:
+        """Seconds of a stage that ends as soon as those before it did, in which a verdict was waited for."""
+        before = [one for one in self._over if one[1].kind == stage.kind and one[1].measured]
+        most = self._expected(workload, stage)
+        if not stage.measured or not before:
+            return most
+        return min(
+            most, stage.seconds * sum(one[3] for one in before) / sum(one[1].seconds for one in before)
+        )
+
+    def left_as_before(self) -> float:
+        """Returns the seconds until the last unit has ended if verdicts come as soon as they did so far."""
+        return self._sum(self._as_before)
+
     def left(self) -> float:
         """Returns the estimated seconds until the last unit has ended."""
+        return self._sum(self._expected)
+
+    def _sum(self, expected: Callable[[str, Stage], float]) -> float:
         total = 0.0
         for number, unit in enumerate(self.units):
             if number < self._unit:
@@ -88,9 +105,9 @@ class Pace:
             workload = self._workload(number)
             for at, stage in enumerate(unit.stages):
                 if number > self._unit or at > self._stage:
-                    total += self._expected(workload, stage)
+                    total += expected(workload, stage)
                 elif at == self._stage:
-                    total += max(0.0, self._expected(workload, stage) - (time.monotonic() - self._begun))
+                    total += max(0.0, expected(workload, stage) - (time.monotonic() - self._begun))
         return total
 
 

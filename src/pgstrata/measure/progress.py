@@ -22,6 +22,9 @@ from pgstrata.store.record import StepRecord
 from pgstrata.units import rate_of
 from pgstrata.workload.core.language import Headline, Step
 
+SOONER = 0.8
+"""Verdicts that come sooner than this share of the longest time are worth a word of their own."""
+
 HEARTBEAT_SECONDS = 10.0
 """Plain output says this often that a long step is alive."""
 
@@ -120,7 +123,10 @@ class PlainProgress:
         self.say(f"  {'ended after' if failed else 'done in'} {clock(seconds)}{measured}")
 
     def _left(self) -> str:
-        return f"{self._bound} {clock(self._pace.left())} left"
+        soon, late = self._pace.left_as_before(), self._pace.left()
+        if soon < SOONER * late:
+            return f"{clock(soon)} left if steps end as soon as so far, {self._bound} {clock(late)}"
+        return f"{self._bound} {clock(late)} left"
 
     def phase(self, name: str, seconds: float | None = None) -> None:
         if seconds is not None and seconds >= HEARTBEAT_SECONDS:
