@@ -11,7 +11,7 @@ import pytest
 
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
-from support.browser import browse, console, needs_browser, requested
+from support.browser import Walk, browse, console, needs_browser, requested
 from support.runs import make_run
 
 pytestmark = [needs_browser, pytest.mark.program]
@@ -121,3 +121,22 @@ def test_a_table_that_decides_is_sorted_by_its_heads_and_leaves_what_is_proven(t
     assert sorted(first.split()) == ["l.i1", "qp1000", "qr100"]
     assert up.split() == list(reversed(down.split()))
     assert "qr100" in down and "qr100" not in proven and len(proven.split()) == 2
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("width", [400, 1300])
+def test_a_label_made_of_many_settings_does_not_make_the_page_scroll_sideways(
+    tmp_path: Path, width: int
+) -> None:
+    label = "pg17.11.enable_indexscan=off.enable_bitmapscan=off.enable_indexonlyscan=off.work_mem=64MB"
+    for variant in ("pg17.11", label):
+        make_run(tmp_path / "results", RunKey("wide", variant, "insert", 1), seconds=4)
+    page = write_report(tmp_path / "results", out=tmp_path / "report").html
+    with Walk(page.as_uri()) as walk:
+        walk.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+        )
+        walk.open(page.as_uri() + "?again")
+        assert walk.run("document.documentElement.scrollWidth") <= width
+        table = "document.querySelector('table.sortable').closest('.scroll')"
+        assert walk.run(f"{table}.scrollWidth - {table}.clientWidth") <= 2
