@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 
 def work(cluster: Cluster, database: str, phase: Work) -> Json:
     """What the work found out."""
-    return dict(phase.do(WorkContext(lambda: cluster.connect(database), lambda text: None, lambda: None)))
+    return dict(phase.do(WorkContext(partial(cluster.connect, database), lambda text: None, lambda: None)))
 
 
 def digested(cluster: Cluster, database: str, step: Step) -> Digest:

@@ -305,6 +305,6 @@ class FreshStart:
                 quick = replace(phase, seconds=0.0)
                 run_settle(self.cluster, quick, DATABASE, check)
             case Work():
-                phase.do(WorkContext(lambda: self.cluster.connect(DATABASE), lambda text: None, check))
+                phase.do(WorkContext(partial(self.cluster.connect, DATABASE), lambda text: None, check))
             case Step():
                 drive(self._spec(replace(phase, digest=None), 0))

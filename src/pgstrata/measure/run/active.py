@@ -300,7 +300,7 @@ class ActiveRun:
                 self.progress.phase(phase.name)
                 with self.timings.of(phase.name):
                     context = WorkContext(
-                        lambda: self.cluster.connect(self._database),
+                        partial(self.cluster.connect, self._database),
                         self.progress.say,
                         self.interrupts.check,
                         managed=isinstance(self.cluster, Cluster),

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def defined_schema(
             cluster.start(settings=settings)
             with cluster.connect() as admin:
                 admin.execute(new_database(DATABASE).encode())
-            context = WorkContext(lambda: cluster.connect(DATABASE), lambda _: None, check)
+            context = WorkContext(partial(cluster.connect, DATABASE), lambda _: None, check)
             confinement.begin().do(context)
             texts, refused = _define(cluster, files, check, confined=confinement.has_role)
             for admin_phase in confinement.end():

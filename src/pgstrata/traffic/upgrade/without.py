@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def dependents(
         cluster.start()
         with cluster.connect() as admin:
             admin.execute(f"CREATE DATABASE {identifier(DATABASE)}".encode())
-        context = WorkContext(lambda: cluster.connect(DATABASE), lambda text: None, check)
+        context = WorkContext(partial(cluster.connect, DATABASE), lambda text: None, check)
         confinement.begin().do(context)
         with cluster.connect(DATABASE, confined=confinement.has_role) as session:
             session.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'".encode())

@@ -538,11 +538,12 @@ class Settle:
 class WorkContext:
     """What work in Python has at hand: the run's database, somebody to tell, and when to give up.
 
-    check: raises when the user has asked for the end; called at least every second or so. managed: pgstrata
-    has started the server, and `connect` is its superuser.
+    connect: of the superuser where pgstrata has started the server; with `confined=True` of the role that is
+    no superuser. check: raises when the user has asked for the end; called at least every second or so.
+    managed: pgstrata has started the server.
     """
 
-    connect: Callable[[], psycopg.Connection[Any]]
+    connect: Callable[..., psycopg.Connection[Any]]
     say: Callable[[str], None]
     check: Callable[[], None]
     managed: bool = True
