@@ -135,7 +135,7 @@ def _format(dump: Path) -> tuple[int, int]:
     except FileNotFoundError:
         raise UsageError(
             f"the folder {shown(dump)} is no dump: it has no toc.dat",
-            "`setup` takes SQL files, dumps and rows",
+            "`setup` takes SQL files, dumps and rows; a folder of rows is { folder = … }",
         ) from None
     except OSError as error:
         raise UsageError(f"the dump {shown(dump)} cannot be read: {error.strerror or error}") from error

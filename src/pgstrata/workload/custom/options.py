@@ -55,16 +55,24 @@ class OptionTable(BaseModel):
 
 
 class Rows(OptionTable):
-    """Files of rows for one table, loaded by COPY."""
+    """Files of rows for one table, or a folder with a file for each table, loaded by COPY."""
 
-    table: str = Field(min_length=1, max_length=200, description="the table, with its schema where need be")
-    files: Names = Field(min_length=1, description="`.csv`, `.tsv` (COPY's text format) or `.parquet`")
+    table: str = Field("", max_length=200, description="the table, with its schema where need be")
+    files: Names = Field((), description="`.csv`, `.tsv` (COPY's text format) or `.parquet`")
+    folder: str | None = Field(
+        None,
+        description="in place of `table` and `files`: a folder with a file for each table that `setup` makes "
+        "before it, named as the table (`title.csv`); files with other endings are ignored",
+    )
     columns: tuple[str, ...] = Field(
         (), max_length=1600, description="the columns in the files' order; none: all"
     )
     header: bool = Field(True, description="CSV: the first line holds the columns' names, and is left out")
     delimiter: str = Field(",", min_length=1, max_length=1, description="CSV: what stands between columns")
     null: str = Field("", max_length=100, description="CSV: what stands for NULL, unquoted")
+    escape: str = Field(
+        '"', min_length=1, max_length=1, description="CSV: what stands before a quote within quotes"
+    )
 
     @field_validator("files")
     @classmethod
@@ -73,6 +81,24 @@ class Rows(OptionTable):
             if Path(name).suffix.lower() not in ROWS:
                 raise ValueError(f"{name!r} is no file of rows: {', '.join(ROWS)}")
         return tuple(beside(name, info) for name in value)
+
+    @field_validator("folder")
+    @classmethod
+    def _folder(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value if value is None else beside(value, info)
+
+    @model_validator(mode="after")
+    def _table_or_folder(self) -> Rows:
+        if self.folder is not None and (self.table or self.files or self.columns):
+            raise ValueError("`folder` stands in place of `table`, `files` and `columns`")
+        if self.folder is None and not (self.table and self.files):
+            raise ValueError("rows have a `table` and its `files`, or a `folder`")
+        return self
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, or the folder."""
+        return self.files if self.folder is None else (self.folder,)
 
 
 class ScriptRole(OptionTable):
@@ -323,7 +349,7 @@ class CustomOptions(WorkloadOptions):
     def files(self) -> Iterator[str]:
         """Every file and folder that the options name."""
         for item in self.setup:
-            yield from [item] if isinstance(item, str) else item.files
+            yield from [item] if isinstance(item, str) else item.paths
         for step in self.script_steps:
             lists: Sequence[Sequence[str]] = [step.scripts, *(role.scripts for role in step.roles)]
             yield from (weighted(name)[0] for names in lists for name in names)

@@ -2,13 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.sql_text import identifier, literal
+from pgstrata.workload.custom.options import ROWS, Rows
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, folder_of, unpacked
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([\w$]+)')
+
+MOST_NAMED = 10
+
+
+def tables_of_folder(rows: Rows, tables: Sequence[str]) -> list[Rows]:
+    """Returns the rows of each table of a folder.
+
+    tables: as CREATE TABLE names them. Raises UsageError if a table has no file or a file no table.
+    """
+    assert rows.folder is not None
+    folder = Path(rows.folder)
+    if not folder.is_dir():
+        raise UsageError(f"{shown(folder)} is no folder", "name a single file in `files`, with its `table`")
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in ROWS:
+            files.setdefault(path.stem, []).append(path)
+    by_name = {_unquoted(table): table for table in tables}
+    problems = [
+        *_problem("no file for table", [name for name in by_name if name not in files]),
+        *_problem(
+            "no table for file", [path.name for name in files.keys() - by_name.keys() for path in files[name]]
+        ),
+        *_problem("several files for table", [name for name, paths in files.items() if len(paths) > 1]),
+    ]
+    if problems:
+        raise UsageError(
+            f"the folder {shown(folder)} does not fit the tables that `setup` makes before it: "
+            + "; ".join(problems),
+            "complete the folder; to load a part of it, name each file: { table = …, files = […] }",
+        )
+    return [
+        rows.model_copy(update={"table": table, "files": (str(files[name][0]),), "folder": None})
+        for name, table in by_name.items()
+    ]
+
+
+def _unquoted(table: str) -> str:
+    """Returns the name of a table as a file is called after it: without quotes, folded where it has none."""
+    return ".".join(
+        quoted.replace('""', '"') if quoted else plain.lower() for quoted, plain in _PART.findall(table)
+    )
+
+
+def _problem(what: str, names: Sequence[str]) -> list[str]:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return [f"{what} {', '.join(map(shown, sorted(names)[:MOST_NAMED]))}{more}"] if names else []
 
 
 def rows_of_table(
@@ -52,4 +103,4 @@ def rows_of_table(
     return block, lambda say, check: unpacked(file, folder, size, convert, say, check)
 
 
-__all__ = ["rows_of_table"]
+__all__ = ["rows_of_table", "tables_of_folder"]

@@ -32,9 +32,10 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.core.queries import limited_to
 from pgstrata.workload.core.shares import each_its_own, spread
 from pgstrata.workload.custom.confined import Confinement, NotLoaded, beginning
+from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.options import CustomOptions, Rows
-from pgstrata.workload.custom.rows import rows_of_table
+from pgstrata.workload.custom.rows import rows_of_table, tables_of_folder
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, Source
 from pgstrata.workload.custom.sql import SqlStatement
 
@@ -115,10 +116,12 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
             sources.append(_confined_file(o, item, server, confinement))
             names.append(Path(item).stem)
             files.append(item)
-        elif sources and not isinstance(sources[-1], Source):
-            sources[-1] = [*sources[-1], item]  # files of rows that follow each other are loaded together
+            continue
+        rows = [item] if item.folder is None else tables_of_folder(item, _tables(_items(sources)))
+        if sources and not isinstance(sources[-1], Source):
+            sources[-1] = [*sources[-1], *rows]  # files of rows that follow each other are loaded together
         else:
-            sources.append([item])
+            sources.append(rows)
             names.append("rows")
             files.append("")
     steps: list[Step] = []
@@ -136,12 +139,12 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
             size += one.bytes
         else:
             blocks, unpack = _of_rows(o, one)
-            rows = _copied(o, name, [(None, block) for block in blocks])
-            steps.append(_with_settings(rows, settings))
+            copied = _copied(o, name, [(None, block) for block in blocks])
+            steps.append(_with_settings(copied, settings))
             wanted += unpack
             size += sum(block.bytes for block in blocks)
     later = [text for statement in after if (text := confinement.statement(statement))]
-    statements = [i for one in sources if isinstance(one, Source) for i in one.items]
+    statements = _items(sources)
     tables = list(o.tables) if o.tables is not None else _tables(statements)[:MOST_TABLES]
     seen: dict[str, int] = {}
     phases: list[Phase] = [confinement.begin()]
@@ -163,6 +166,10 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
         phases.append(Admin("after-load", later, confined=confined))
     phases += confinement.end()
     return Setup(confinement, phases, tables, [*o.extensions, *_extensions(statements)], size)
+
+
+def _items(sources: Sequence[Source | Sequence[Rows]]) -> list[SqlStatement | CopyBlock]:
+    return [item for source in sources if isinstance(source, Source) for item in source.items]
 
 
 def executed(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement | CopyBlock]]]:
@@ -285,7 +292,7 @@ def _places(file: str, source: Source) -> dict[str, str]:
 
 
 def _contents(o: CustomOptions) -> dict[str, str]:
-    files = [file for item in o.setup for file in ([item] if isinstance(item, str) else item.files)]
+    files = [file for item in o.setup for file in ([item] if isinstance(item, str) else item.paths)]
     return {file: o.contents.get(file, "") for file in files}
 
 
@@ -381,8 +388,11 @@ def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[CopyBlock], l
     blocks, unpack = [], []
     for item in rows:
         how = f"CSV{' HEADER' * item.header} DELIMITER {literal(item.delimiter)} NULL {literal(item.null)}"
+        if item.escape != '"':
+            how += f" ESCAPE {literal(item.escape)}"
         for file in item.files:
-            made = rows_of_table(item.table, Path(file), o.contents.get(file, ""), item.columns, how)
+            digest = o.contents.get(file) or digest_of(Path(file))
+            made = rows_of_table(item.table, Path(file), digest, item.columns, how)
             blocks.append(made[0])
             unpack.append(made[1])
     return blocks, unpack
