@@ -46,6 +46,7 @@ def _named(value: str) -> str:
 
 Name = Annotated[str, BeforeValidator(_named)]
 Names = Annotated[tuple[str, ...], OneOrMore, Field(max_length=1000)]
+RowCount = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class OptionTable(BaseModel):
@@ -179,6 +180,12 @@ class CustomOptions(WorkloadOptions):
             "what makes the data, in this order: SQL files, dumps of pg_dump, files of rows "
             "(`orders.csv` for table `orders`; docs/guides/custom.md); empty: the data is there"
         ),
+    )
+    row_counts: dict[str, RowCount] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="rows of tables after `setup`, counted before anything is measured: another number ends "
+        "the run",
     )
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"

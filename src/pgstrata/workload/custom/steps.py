@@ -14,6 +14,7 @@ from pgstrata.workload.core.queries import READ_ONLY
 from pgstrata.workload.core.scripts import RETRIED, check_scripts, read_scripts
 from pgstrata.workload.custom.options import CustomOptions, ScriptRole, ScriptStep
 from pgstrata.workload.custom.queries import query_phases
+from pgstrata.workload.custom.row_counts import row_count_check
 from pgstrata.workload.custom.setup import Setup, setup
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Custom:
 
     def _phases(self, o: CustomOptions, server: Features, made: Setup) -> list[Phase]:
         phases = [*made.phases]
+        if o.row_counts:
+            phases.append(row_count_check(o.row_counts, confined=made.confinement.has_role))
         if o.setup and o.settle != "none":
             phases += _settle(o)
         # Queries come first: they only read, and what scripts write would change what they find.
