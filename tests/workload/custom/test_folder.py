@@ -15,8 +15,10 @@ from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.server.features import NEWEST
 from pgstrata.sql_text import identifier
 from pgstrata.workload import catalog
-from pgstrata.workload.core.language import CopyFile, Op, Phase, Script, Step
+from pgstrata.workload.core.language import CopyFile, Op, Phase, Script, Sql, Step, Work
+from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import Rows
+from pgstrata.workload.custom.queries import read_queries
 from pgstrata.workload.custom.rows import tables_of_folder
 
 SCHEMA = 'CREATE TABLE Film (id int);\nCREATE TABLE "Cast" (id int);\nCREATE TABLE s.note (id int);\n'
@@ -127,3 +129,40 @@ def test_every_quoted_name_has_its_file(name: str) -> None:
         file.touch()
         (rows,) = tables_of_folder(Rows.model_validate({"folder": place}), [identifier(name)])
     assert (rows.table, rows.files, rows.folder) == (identifier(name), (str(file),), None)
+
+
+def test_files_of_the_setup_are_no_queries(folder: Path) -> None:
+    queries = folder / "queries"
+    assert set(read_queries([queries]).broken) == {"schema", "indexes"}
+    (folder / "schema-copy.sql").write_text(SCHEMA)
+    read = read_queries([queries], [str(folder / "schema-copy.sql"), str(queries / "indexes.sql")])
+    assert (set(read.texts), read.broken) == ({"1a"}, {})
+    setup = ["queries/schema.sql", {"folder": "rows"}, "queries/indexes.sql"]
+    done = ops(phases(folder, setup=setup, queries="queries", plans="none"))
+    names = [op.name for op in done if isinstance(op, Sql)]
+    assert names[-1] == "1a" and not {"schema", "indexes"} & set(names)
+
+
+def test_row_counts_are_checked_before_anything_settles(folder: Path) -> None:
+    names = [
+        getattr(phase, "name", "")
+        for phase in phases(
+            folder, setup=["queries/schema.sql"], row_counts={"film": 3}, queries="queries/1a.sql"
+        )
+    ]
+    assert names.index("load.schema") < names.index("row-counts") < names.index("vacuum")
+    (check,) = [
+        phase
+        for phase in phases(folder, row_counts={"film": 3}, queries="queries/1a.sql")
+        if isinstance(phase, Work) and phase.name == "row-counts"
+    ]
+    assert check.depends_on == {"row_counts": {"film": 3}}
+
+
+def test_hidden_folders_are_no_content_of_a_folder(folder: Path) -> None:
+    before = digest_of(folder / "queries")
+    (folder / "queries/.git").mkdir()
+    (folder / "queries/.git/index").write_text("1")
+    assert digest_of(folder / "queries") == before
+    (folder / "queries/.2a.sql").write_text("SELECT 2;\n")
+    assert digest_of(folder / "queries") != before

@@ -29,7 +29,7 @@ SETTLED_SECONDS = 5.0
 
 
 def digest_of(path: Path) -> str:
-    """32 hexadecimal digits of a file, or of the names and files of a folder.
+    """32 hexadecimal digits of a file, or of the names and files of a folder, those of hidden folders aside.
 
     Raises UsageError where it cannot be read, or is a pipe: what is read twice cannot be one.
     """
@@ -80,9 +80,15 @@ def _unchanged(path: Path) -> str:
     return digests.of(repr(facts).encode(errors="surrogateescape"))[:32]
 
 
+def _is_visible(path: Path, folder: Path) -> bool:
+    return not any(part.startswith(".") for part in path.relative_to(folder).parts[:-1])
+
+
 def _of_folder(folder: Path) -> str:
     parts = []
-    for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
+    for number, path in enumerate(
+        sorted(p for p in folder.rglob("*") if p.is_file() and _is_visible(p, folder))
+    ):
         if number == MOST_FILES:
             raise UsageError(
                 f"{shown(folder)} has more than {MOST_FILES:,} files", "name a folder of the workload's own"

@@ -253,7 +253,7 @@ class CustomOptions(WorkloadOptions):
     queries: str | tuple[str, ...] | None = Field(
         None,
         description="folder of .sql files, a query each, executed in the order of their names; or a list of "
-        "files and folders",
+        "files and folders; copies of files of `setup` in a folder are no queries",
     )
     passes: int = Field(
         1, ge=0, le=1000, description="times step `queries` executes each of them; 0: no such step"

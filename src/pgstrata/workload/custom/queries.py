@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,15 @@ class QueryFiles:
     varying: frozenset[str] = frozenset()
 
 
-def read_queries(paths: Sequence[Path]) -> QueryFiles:
+def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles:
     """Reads the queries of files and folders, in the order of their files' names (q2 before q10).
 
-    Raises UsageError if there is no query, or if two files have the same name.
+    setup: files that are no queries where a folder has copies of them. Raises UsageError if there is no
+    query, or if two files have the same name.
     """
     files: dict[str, Path] = {}
     for path in paths:
-        for file in [path] if path.is_file() else _files_in(path):
+        for file in [path] if path.is_file() else _files_in(path, setup):
             if file.stem in files:
                 raise UsageError(
                     f"two queries are called {shown(file.stem)}: {shown(files[file.stem])} and {shown(file)}",
@@ -112,13 +114,20 @@ def read_queries(paths: Sequence[Path]) -> QueryFiles:
     return QueryFiles(texts, broken, frozenset(varying))
 
 
-def _files_in(folder: Path) -> list[Path]:
-    files = [path for path in folder.iterdir() if path.suffix.lower() == ".sql"]
+def _files_in(folder: Path, setup: Sequence[str]) -> list[Path]:
+    files = [path for path in folder.iterdir() if path.suffix.lower() == ".sql" and not _is_copy(path, setup)]
     if not files:
         raise UsageError(
             f"the folder of queries {shown(folder)} has no .sql file", "write each query into a file NAME.sql"
         )
     return files
+
+
+def _is_copy(path: Path, files: Sequence[str]) -> bool:
+    try:
+        return any(cmp(path, file, shallow=False) for file in files)
+    except OSError:
+        return False
 
 
 def _query(file: Path) -> str:
@@ -138,7 +147,8 @@ def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> l
     """The steps of the folder of queries; none where there is no folder."""
     if not o.query_paths:
         return []
-    queries = read_queries([Path(path) for path in o.query_paths])
+    setup = [item for item in o.setup if isinstance(item, str)]
+    queries = read_queries([Path(path) for path in o.query_paths], setup)
     names = list(queries.texts)
     made: list[Phase] = []
 
