@@ -63,7 +63,7 @@ class Rows(OptionTable):
     folder: str | None = Field(
         None,
         description="in place of `table` and `files`: a folder with a file for each table that `setup` makes "
-        "before it, named as the table (`title.csv`); files with other endings are ignored",
+        "before it (`title.csv`); other endings are ignored",
     )
     columns: tuple[str, ...] = Field(
         (), max_length=1600, description="the columns in the files' order; none: all"
@@ -116,11 +116,10 @@ class ScriptRole(OptionTable):
         le=MOST_RATE,
         description="transactions/s of all its connections; null: as fast as possible",
     )
-    mode: Mode | None = Field(None, description="`simple`, `extended` or `prepared`; null: that of the step")
+    mode: Mode | None = Field(None, description="protocol; null: that of the step")
     reads_only: bool = Field(
         False,
-        description="this role leaves the data as it is, whatever others of the step do, and the server "
-        "holds it to that",
+        description="as the step's, of this role alone",
     )
 
 
@@ -184,8 +183,7 @@ class CustomOptions(WorkloadOptions):
     row_counts: dict[str, RowCount] = Field(
         default_factory=dict,
         max_length=1000,
-        description="rows of tables after `setup`, counted before anything is measured: another number ends "
-        "the run",
+        description="rows of tables after `setup`; another number ends the run",
     )
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
@@ -206,7 +204,7 @@ class CustomOptions(WorkloadOptions):
 
     scripts: Scripts = Field((), description="short for one step: files in pgbench's language, `mine.sql@3`")
     steps: tuple[ScriptStep, ...] = Field(
-        (), max_length=1000, description="steps of scripts, one table each: see docs/guides/custom.md"
+        (), max_length=1000, description="steps of scripts: docs/guides/custom.md"
     )
     clients: ClientCounts = Field(
         (1,), min_length=1, max_length=100, description="connections; a list: a step for each number"
@@ -219,7 +217,7 @@ class CustomOptions(WorkloadOptions):
         le=MOST_RATE,
         description="transactions/s of `scripts`, even; null: as fast as possible",
     )
-    mode: Mode = Field("simple", description="protocol: `simple`, `extended` or `prepared`")
+    mode: Mode = Field("simple", description="protocol")
     reads_only: bool = Field(
         False,
         description=(
@@ -252,8 +250,8 @@ class CustomOptions(WorkloadOptions):
 
     queries: str | tuple[str, ...] | None = Field(
         None,
-        description="folder of .sql files, a query each, executed in the order of their names; or a list of "
-        "files and folders; copies of files of `setup` in a folder are no queries",
+        description="folder of .sql files, a query each, in the order of their names, files of `setup` "
+        "aside; or a list of files and folders",
     )
     passes: int = Field(
         1, ge=0, le=1000, description="times step `queries` executes each of them; 0: no such step"

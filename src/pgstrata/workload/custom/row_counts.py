@@ -43,7 +43,7 @@ def _difference(connection: psycopg.Connection[Any], table: str, expected: int) 
         quoted = ".".join(map(identifier, table.split(".")))
         row = connection.execute(f"SELECT count(*) FROM {quoted}".encode()).fetchone()
     except psycopg.Error as error:
-        return f"{table}: {server_said(error)}"
+        return f"{table}: {server_said(error.diag.message_primary or error)}"
     assert row is not None
     return "" if row[0] == expected else f"{table} has {row[0]:,} instead of {expected:,}"
 
