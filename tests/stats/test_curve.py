@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pgstrata.stats.curve import Knee, curve_sentence, knee
+from pgstrata.stats.curve import FINE, Knee, curve_sentence, curve_words, knee, next_clients
 from pgstrata.stats.verdict import Verdict, Word
 
 
@@ -99,6 +102,11 @@ def test_a_knee_in_words(own: Knee, text: str) -> None:
     assert own.text == text
 
 
+def points_of(words: str) -> dict[int, Word]:
+    """Returns words by number of clients, which doubles."""
+    return {2**n: cast("Word", word) for n, word in enumerate(words.split())}
+
+
 def verdict(word: Word, p: float) -> Verdict:
     ratio = {"slower": 0.9, "faster": 1.1}.get(word, 1.0)
     return Verdict(word, ratio, ratio * 0.99, ratio * 1.01, 0.02, 0.95, 40, p, None, "")
@@ -118,18 +126,92 @@ def verdict(word: Word, p: float) -> Verdict:
     ],
 )
 def test_the_sentence_follows_the_points(words: str, sentence: str) -> None:
-    points = {
-        2**n: verdict(cast("Word", word), 0.5 if word == "same" else 1e-6)
-        for n, word in enumerate(words.split())
-    }
-    assert curve_sentence(points) == sentence
+    assert curve_sentence(points_of(words)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("same same slower slower", "the same up to 2 clients, slower beyond, Lock tuple"),
+        ("slower slower slower", "slower from 1 to 4 clients, Lock tuple"),
+        ("same slower same", "the same at 1 client, slower at 2, Lock tuple, the same beyond"),
+        ("same same faster", "the same up to 2 clients, faster beyond"),
+    ],
+)
+def test_the_cause_stands_behind_slower(words: str, sentence: str) -> None:
+    assert curve_sentence(points_of(words), "Lock tuple") == sentence
 
 
 def test_a_point_that_may_be_chance_among_many_is_unclear() -> None:
     points = {2**n: verdict("same", 0.9) for n in range(5)} | {32: verdict("slower", 0.04)}
-    assert curve_sentence(points) == "the same up to 16 clients, unclear beyond"
+    assert curve_sentence(curve_words(points)) == "the same up to 16 clients, unclear beyond"
 
 
 def test_few_points_are_no_curve() -> None:
     with pytest.raises(ValueError, match="at least 3"):
-        curve_sentence({1: verdict("same", 1), 2: verdict("same", 1)})
+        curve_sentence({1: "same", 2: "same"})
+
+
+def added(most: int, word: Callable[[int], Word], rate: Callable[[int], float], budget: int) -> list[int]:
+    """Returns the points that are added to each doubling up to `most`, of a curve that is known."""
+    measured = [2**n for n in range(most.bit_length())]
+    points: list[int] = []
+    while len(points) < budget:
+        curve = {clients: (rate(clients), 0.001) for clients in measured}
+        clients = next_clients([{clients: word(clients) for clients in measured}], [curve])
+        if clients is None:
+            break
+        points.append(clients)
+        measured.append(clients)
+    return points
+
+
+def test_a_curve_of_one_word_without_a_knee_gets_no_point() -> None:
+    assert added(16, lambda n: "same", lambda n: 1.0, 9) == []
+    assert added(16, lambda n: "same", float, 9) == []
+
+
+def test_unclear_points_are_no_change() -> None:
+    assert added(16, lambda n: "same" if n % 4 else "unclear", lambda n: 1.0, 9) == []
+
+
+def test_a_change_behind_an_unclear_point_may_be_on_both_sides_of_it() -> None:
+    words: dict[int, Word] = {4: "same", 8: "unclear", 16: "slower"}
+    assert next_clients([words], []) == 6
+    assert next_clients([words | {6: "same"}], []) == 11
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 60))
+def test_the_place_of_a_change_is_halved_until_it_is_known(last: int) -> None:
+    points: list[int] = []
+    measured = {2**n for n in range(7)}
+    while clients := next_clients([{n: "same" if n <= last else "slower" for n in measured}], []):
+        points.append(clients)
+        measured.add(clients)
+    assert len(points) <= 3
+    low = max(n for n in measured if n <= last)
+    high = min(n for n in measured if n > last)
+    assert high - low == 1 or high <= FINE * low
+
+
+@pytest.mark.long
+@settings(max_examples=15)
+@given(st.integers(3, 200), st.floats(0, 0.3))
+def test_points_are_added_where_a_knee_may_be(place: int, fall: float) -> None:
+    def rate(clients: int) -> float:
+        return float(min(clients, place) * max(1.0, clients / place) ** -fall)
+
+    points = added(256, lambda n: "same", rate, 4)
+    assert all(place / 4 < clients < place * 4 for clients in points)
+    measured = {2**n: (rate(2**n), 0.001) for n in range(9)}
+    before, after = (knee(measured | {n: (rate(n), 0.001) for n in more}) for more in ([], points))
+    assert after.low <= place <= after.high
+    assert after.high / after.low <= before.high / before.low
+
+
+def test_of_equally_wide_gaps_that_of_a_verdict_comes_first() -> None:
+    words: dict[int, Word] = {1: "same", 2: "same", 4: "slower", 8: "slower", 16: "slower", 32: "slower"}
+    curve = {n: (float(min(n, 12)), 0.001) for n in words}
+    assert next_clients([words], [curve]) == 3
+    assert next_clients([words | {3: "same"}], [curve | {3: (3.0, 0.001)}]) == 11

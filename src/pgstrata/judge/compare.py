@@ -14,14 +14,15 @@ Which evidence is taken, best first:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pgstrata.judge.common_queries import over_common
+from pgstrata.judge.curves import CurvePoint, CurveSide, CurveVerdict, judge_curves
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
@@ -120,7 +121,8 @@ class Comparison:
     """Other against base: verdicts in the order of the steps.
 
     `doubts`: differences that make rates hard to compare. `only_base`, `only_other`: steps
-    (`workload/step`) that the other side lacks; `common`: names of those that both have.
+    (`workload/step`) that the other side lacks; `common`: names of those that both have. `curves`: verdicts
+    on steps that differ in their number of clients only.
     """
 
     base: str
@@ -130,6 +132,7 @@ class Comparison:
     only_base: tuple[str, ...]
     only_other: tuple[str, ...]
     common: tuple[str, ...] = ()
+    curves: tuple[CurveVerdict, ...] = ()
 
     @property
     def judged(self) -> tuple[StepVerdict, ...]:
@@ -151,6 +154,7 @@ class Comparison:
             "differences": [str(difference) for difference in self.doubts],
             "only_base": list(self.only_base),
             "only_other": list(self.only_other),
+            "curves": [to_builtins(curve) for curve in self.curves],
         }
 
 
@@ -222,7 +226,7 @@ def compare_all(
                 )
                 of_times.setdefault(key, {})[name] = time
     found = adjust_verdicts(verdicts)
-    return [
+    comparisons = [
         Comparison(
             base.name,
             other.name,
@@ -250,6 +254,24 @@ def compare_all(
         )
         for number, (other, there) in enumerate(zip(others, sides, strict=True))
     ]
+    return [
+        replace(comparison, curves=tuple(_curves(comparison.steps, here, there)))
+        for comparison, there in zip(comparisons, sides, strict=True)
+    ]
+
+
+def _curves(steps: Sequence[StepVerdict], here: _Steps, there: _Steps) -> Iterator[CurveVerdict]:
+    for workload in dict.fromkeys(step.workload for step in steps):
+        own = [step for step in steps if step.workload == workload]
+        yield from judge_curves(workload, [(step.step, _point(step, here, there)) for step in own])
+
+
+def _point(step: StepVerdict, here: _Steps, there: _Steps) -> CurvePoint:
+    base, other = (
+        [m for m in side[step.workload, step.step].values() if step.machine in ("", m.run.machine)]
+        for side in (here, there)
+    )
+    return CurvePoint(step.verdict, CurveSide(step.base_rate, base), CurveSide(step.other_rate, other))
 
 
 def _step(

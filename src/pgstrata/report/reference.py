@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pgstrata.judge.curves import CurveVerdict
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.record import Metrics, RunRecord, StepRecord
@@ -51,20 +52,16 @@ folder that is there is whole. Steps that outlive a stopped run lie in `.<repeat
 id>.superseded`: on disk, in no table. The report of a campaign is in `<campaign>.report/`.
 
 `pgstrata run` locks the results folder (`.lock`) while it writes; reading needs no lock. Folders of
-different machines can be copied together; the same run copied twice counts once. In folder names letters,
-digits, `.`, `_` and `-` of a name pass, everything else is replaced and a digest appended behind `~`;
-`run.json` has the name as it was written.
+different machines can be copied together; a run copied twice counts once. In folder names all but letters,
+digits, `.`, `_` and `-` is replaced, with a digest behind `~`; `run.json` has the name.
 
-A folder that cannot be used (`run.json` cut, values of wrong types, a file that is not what `SHA256SUMS`
-says, an unknown format) is left out and named with the reason. Nothing is ever deleted because it is
-damaged.
+A damaged folder is left out and named with the reason, never deleted.
 
 ## The catalogue
 
-A folder of twenty runs or more has a file `.catalogue`: the rows of `runs` and `steps`, so that listing
-ten thousand runs opens none of them ([store-scale](../../benchmarks/results/store-scale.md)). The first
-command that reads makes it, later ones keep it up. The folders are the truth: it can be deleted at any
-time.
+A folder of twenty runs or more has a file `.catalogue` with the rows of `runs` and `steps`, so that listing
+runs opens none of them ([store-scale](../../benchmarks/results/store-scale.md)). Commands that read make it;
+it can be deleted at any time.
 
 ## run.json
 
@@ -226,6 +223,24 @@ PUBLISHED = (
 )
 """Figures of published tables, those to hold against them, and those with a similar name."""
 
+CURVE_HEAD = """
+## Curves in JSON
+
+`curves` of `compare --format json`, and of `comparisons` in `run --format json`:
+
+"""
+
+CURVE = {
+    "workload": "label",
+    "steps": "name without `-cN`",
+    "sentence": "the verdict",
+    "cause": "the wait event (`waits`) that grew at each slower point: by 10 % of the time, and twice as much"
+    " as any other; else empty",
+    "points": "words adjusted for their number",
+    "base_knee": "with its 95 % interval; `clients` null: the rate grows to the end",
+    "other_knee": "likewise",
+}
+
 BEFORE_VIEWS = """
 ### Profiles
 
@@ -235,8 +250,8 @@ sum of perf's periods, nanoseconds for `cpu-clock`, cycles for `cycles`. A repor
 ## Views
 
 `pgstrata query` runs any SQL of DuckDB over these views. Columns are added, never renamed or removed. A query
-looks at the tables it names only, reads the results folder and nothing else, and can write nowhere. An empty
-folder has the same views without rows. `pgstrata query "describe steps"` prints types.
+reads the results folder and nothing else, and can write nowhere. An empty folder has the same views without
+rows. `pgstrata query "describe steps"` prints types.
 """
 
 VIEWS = {
@@ -274,14 +289,6 @@ with r as (select variant, step, step_order, geomean(rate) as rate from steps
            where campaign = 'insert-cached' and measured and status = 'done' group by all)
 select o.variant, o.step, round(o.rate / b.rate, 2) as relative
 from r o join r b using (step) where b.variant = 'pg12.22.x10a' order by o.variant, o.step_order;
-
--- the worst second of each step and role
-select step, role, arg_max(second, max_seconds) as second, max(max_seconds) as seconds
-from series group by all order by seconds desc limit 10;
-
--- what the server wrote per inserted row
-select variant, step, wal_bytes / nullif(rows, 0) as wal_bytes_per_row
-from steps where step in ('l.i0', 'l.i1', 'l.i2') order by all;
 ```
 
 From Python: [guide](../guides/python.md).
@@ -299,7 +306,7 @@ def page() -> str:
     parts += [AFTER_METRICS, *(f"| {' | '.join(row)} |\n" for row in PUBLISHED), BEFORE_VIEWS, "\n"]
     for view, columns in columns_of_views().items():
         parts.append(f"- `{view}({', '.join(columns)})` — {VIEWS[view]}\n")
-    return "".join([*parts, TAIL])
+    return "".join([*parts, TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE)])
 
 
 def columns_of_views() -> dict[str, list[str]]:

@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 
 from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
-from pgstrata.judge.curves import curve_sentences
 from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
@@ -65,7 +64,7 @@ def notes(comparison: Comparison) -> list[str]:
                 f"{one.machine} {one.ratio:.3f} ({interval(one.low, one.high)})" for one in s.across.machines
             )
             said.append(f"{s.step}: {s.across.said(s.verdict)}; {s.across.differ()}: {alone}")
-    said += [f"{workload}/{name}: {text}" for (workload, name), text in curve_sentences(comparison).items()]
+    said += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
     said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     said += [f"only {comparison.other} has {step}" for step in comparison.only_other]
     reasons: dict[str, list[str]] = {}

@@ -1,4 +1,5 @@
-"""Rate against the number of clients: where it stops growing, and what verdicts say along it.
+"""Rate against the number of clients: where it stops growing, what verdicts say along it, and which number
+of clients would tell more of both.
 
 The rate of a server with few clients grows with them and is level, or falls, once a resource is used up: two
 straight lines in log rate over log clients that meet at the knee, the saturation point of asymptotic bounds
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import groupby, pairwise, product
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pgstrata.stats.criterion import CONFIDENCE, check_share
 from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.multiplicity import adjust_verdicts
-from pgstrata.stats.verdict import Verdict
+from pgstrata.stats.verdict import Verdict, Word
 
 LEAST_POINTS = 3
 """Numbers of clients that make a curve."""
@@ -34,6 +35,10 @@ MISFIT = 0.05
 
 STEPS = 32
 """Places of the knee that are tried in each doubling of the clients."""
+
+FINE = 1.3
+"""Neighbouring numbers of clients whose ratio is not larger get none between them; a knee whose interval is
+not wider is known."""
 
 _PARAMETERS = 4
 """Of the model: the knee, the rate there, and two slopes."""
@@ -116,35 +121,83 @@ def _misfit(x: Array, y: Array, weights: Array) -> float:
     return found
 
 
-def curve_sentence(points: Mapping[int, Verdict]) -> str:
-    """Returns the verdict on a curve, `the same up to 8 clients, slower beyond`, from those on its points by
-    number of clients.
+def curve_words(points: Mapping[int, Verdict]) -> dict[int, Word]:
+    """Returns the words of the verdicts on the points of a curve, by number of clients, which grows.
 
     Slower and faster are said of points whose p-value, adjusted for the number of points, is small enough.
-    Raises ValueError for fewer than three points.
     """
-    if len(points) < LEAST_POINTS:
-        raise ValueError(f"{len(points)} numbers of clients; a curve has at least {LEAST_POINTS}")
     adjusted = adjust_verdicts(points)
-    words = [(clients, adjusted[clients].word) for clients in sorted(points)]
+    return {clients: adjusted[clients].word for clients in sorted(points)}
+
+
+def curve_sentence(words: Mapping[int, Word], cause: str = "") -> str:
+    """Returns the verdict on a curve, `the same up to 8 clients, slower beyond, LWLock BufferMapping`, from
+    the words of its points in the order of their numbers of clients.
+
+    cause: what the slower points have in common; empty where it is not clear. Raises ValueError for fewer
+    than three points.
+    """
+    if len(words) < LEAST_POINTS:
+        raise ValueError(f"{len(words)} numbers of clients; a curve has at least {LEAST_POINTS}")
     runs = [
-        ("the same" if word == "same" else word, [clients for clients, _ in run])
-        for word, run in groupby(words, key=lambda point: point[1])
+        (word, [clients for clients, _ in run])
+        for word, run in groupby(words.items(), key=lambda point: point[1])
     ]
-    if len(runs) == 1:
-        word, clients = runs[0]
-        return f"{word} from {clients[0]} to {counted(clients[-1], 'client')}"
-    first, *middle, last = runs
-    return ", ".join([_first(*first), *(f"{word} {_span(at)}" for word, at in middle), f"{last[0]} beyond"])
+    parts = []
+    for number, (word, clients) in enumerate(runs):
+        named = "the same" if word == "same" else word
+        because = f", {cause}" if cause and word == "slower" else ""
+        parts.append(f"{named} {_where(clients, number, len(runs))}{because}")
+    return ", ".join(parts)
 
 
-def _first(word: str, clients: Sequence[int]) -> str:
-    where = "at" if len(clients) == 1 else "up to"
-    return f"{word} {where} {counted(clients[-1], 'client')}"
+def _where(clients: Sequence[int], number: int, runs: int) -> str:
+    if runs == 1:
+        return f"from {clients[0]} to {counted(clients[-1], 'client')}"
+    if number == 0:
+        return f"{'at' if len(clients) == 1 else 'up to'} {counted(clients[-1], 'client')}"
+    return "beyond" if number == runs - 1 else _span(clients)
 
 
 def _span(clients: Sequence[int]) -> str:
     return f"at {clients[0]}" if len(clients) == 1 else f"from {clients[0]} to {clients[-1]}"
 
 
-__all__ = ["LEAST_POINTS", "Curve", "Knee", "curve_sentence", "knee"]
+def next_clients(words: Sequence[Mapping[int, Word]], curves: Sequence[Curve]) -> int | None:
+    """Returns the number of clients that tells most of where verdicts change and where knees are; None where
+    both are known.
+
+    words: of each variant against the base, by the numbers of clients that were measured; curves: of each
+    variant. It halves, by its logarithm, the widest gap in which a verdict changes or a knee may be; of
+    equally wide ones that of a verdict.
+    """
+    measured = sorted({clients for points in (*words, *curves) for clients in points})
+    gaps = [(low, high) for low, high in pairwise(measured) if high - low > 1 and high > FINE * low]
+    changes = [change for points in words for change in _changes(points)]
+    knees = [(place.low, place.high) for place in map(_open_knee, curves) if place is not None]
+    open_gaps = [
+        *(gap for gap in gaps if any(low <= gap[0] and gap[1] <= high for low, high in changes)),
+        *(gap for gap in gaps if any(low < gap[1] and gap[0] < high for low, high in knees)),
+    ]
+    if not open_gaps:
+        return None
+    low, high = max(open_gaps, key=lambda gap: gap[1] / gap[0])
+    return round(math.sqrt(low * high))
+
+
+def _changes(words: Mapping[int, Word]) -> list[tuple[int, int]]:
+    """Returns the numbers of clients between which the verdict changes; those that are unclear between them
+    do not tell where."""
+    decided = [(clients, word) for clients, word in sorted(words.items()) if word != "unclear"]
+    return [(low, high) for (low, before), (high, after) in pairwise(decided) if before != after]
+
+
+def _open_knee(curve: Curve) -> Knee | None:
+    """Returns the knee of a curve whose interval could be narrower."""
+    if len(curve) < LEAST_POINTS:
+        return None
+    place = knee(curve)
+    return None if place.grows or place.high <= FINE * place.low else place
+
+
+__all__ = ["LEAST_POINTS", "Curve", "Knee", "curve_sentence", "curve_words", "knee", "next_clients"]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from pgstrata import numbers
-from pgstrata.judge.curves import curve_sentences, curves_of, log_rate_error
+from pgstrata.judge.curves import CurveSide, curves_of, log_rate_error, side_knee
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, legend_above, rounded, trace
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
-from pgstrata.stats.curve import LEAST_POINTS, Knee, knee
+from pgstrata.stats.curve import Knee
 
 _HOW = (
     "Bands are 95 % intervals of each rate, which do not tell whether two variants differ: the verdicts of "
@@ -54,18 +54,27 @@ def curve_lines(results: RunSet, workload: WorkloadResults) -> list[str]:
 
 
 def _sentences(results: RunSet, workload: WorkloadResults, name: str) -> list[str]:
-    found = ((one, curve_sentences(one).get((workload.name, name))) for one in results.comparisons)
-    return [f"{name}, {one.title}: {text}." for one, text in found if text is not None]
+    return [
+        f"{name}, {comparison.title}: {curve.sentence}."
+        for comparison in results.comparisons
+        for curve in comparison.curves
+        if (curve.workload, curve.steps) == (workload.name, name)
+    ]
 
 
 def _curve(results: RunSet, variant: str, steps: Mapping[int, StepResults]) -> _Curve | None:
     """None where the variant was measured at fewer than three numbers of clients."""
-    rates = {clients: rate for clients, step in steps.items() if (rate := results.rate(step, variant))}
-    if len(rates) < LEAST_POINTS:
+    sides = {
+        clients: CurveSide(results.rate(step, variant), step.by_variant[variant].repeats)
+        for clients, step in steps.items()
+        if variant in step.by_variant
+    }
+    place = side_knee(sides)
+    if place is None:
         return None
-    errors = {clients: log_rate_error(steps[clients].by_variant[variant].repeats) for clients in rates}
-    own = knee({clients: (rate, errors[clients][0]) for clients, rate in rates.items()})
-    return _Curve(variant, rates, {clients: half for clients, (_, half) in errors.items()}, own)
+    rates = {clients: side.rate for clients, side in sides.items() if side.rate}
+    halves = {clients: log_rate_error([m.record for m in sides[clients].repeats])[1] for clients in rates}
+    return _Curve(variant, rates, halves, place)
 
 
 def _chart(results: RunSet, workload: WorkloadResults, name: str, unit: str, found: list[_Curve]) -> Chart:
