@@ -141,3 +141,31 @@ def test_steps_of_a_load_are_part_of_the_first_stage(tmp_path: Path, clock: Cloc
     assert pace.left() == 30
     pace.step_begins("a")
     assert pace.left() == 20
+
+
+CURVE = 'clients = "1..4"\nsteps = ["0:range"]\nrefine = {refine}'
+
+
+def test_further_points_of_a_curve_are_a_stage_of_their_own(tmp_path: Path, clock: Clock) -> None:
+    without, planned = (plan(tmp_path, HEADS["verdict"], options=CURVE.format(refine=n)) for n in (0, 3))
+    (unit,) = units_of(planned)
+    point, further = unit.stages[-2:]
+    assert (point.step, further.step) == ("qr0-c4", "qr0")
+    assert further.seconds == pytest.approx(3 * point.seconds)
+    assert (further.kind, further.measured) == (point.kind, 3 * 60)
+    assert planned.seconds == pytest.approx(without.seconds + further.seconds)
+    pace = Pace([unit])
+    pace.begin(0)
+    pace.step_begins("qr0-c4")
+    assert pace.left() == pytest.approx(point.seconds + further.seconds)
+    clock.now += point.seconds
+    for name in ("qr0-c3", "qr0-c5"):
+        pace.step_begins(name)
+        assert pace.left() == pytest.approx(further.seconds)
+    pace.end()
+    assert pace.left() == 0
+
+
+def test_without_turns_a_curve_has_no_further_points(tmp_path: Path) -> None:
+    planned = plan(tmp_path, HEADS["alone"], options=CURVE.format(refine=3))
+    assert [stage.step for stage in units_of(planned)[0].stages][-1] == "qr0-c4"

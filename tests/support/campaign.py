@@ -18,7 +18,9 @@ def server(spec: str, how: Build | None = None) -> Server:
     return Server(f"pg:{version}", f"pg{version}", version, number, "", Path("/nowhere"), None)
 
 
-def plan(folder: Path, head: str, *, fresh: bool = False, name: str = "study") -> Plan:
+def plan(folder: Path, head: str, *, fresh: bool = False, name: str = "study", options: str = "") -> Plan:
+    """Returns the plan of a campaign of the Insert Benchmark. options: more of its options, as TOML."""
     file = folder / f"{name}.toml"
-    file.write_text(f'{head}\n[[workloads]]\nname = "insert"\nscale = "quick"\n')
+    more = f"[workloads.options]\n{options}\n" if options else ""
+    file.write_text(f'{head}\n[[workloads]]\nname = "insert"\nscale = "quick"\n{more}')
     return make_plan(read_campaign(file), Results(folder / "results"), server, fresh=fresh)

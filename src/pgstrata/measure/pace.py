@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pgstrata.campaign.plan.stages import LOADING, Stage, Unit
+from pgstrata.judge.curves import CLIENTS
 
 
 @dataclass
@@ -33,8 +34,11 @@ class Pace:
         self._begun, self._measured = time.monotonic(), 0.0
 
     def step_begins(self, name: str) -> None:
-        """A step begins. Steps that belong to a load are none of the stages."""
+        """A step begins. Steps that belong to a load are none of the stages; further points of a curve are
+        one, called after the curve."""
         names = [stage.step for stage in self._stages]
+        if name not in names:
+            name = CLIENTS.sub("", name)
         if self._unit < 0 or name not in names[self._stage + 1 :]:
             return
         self._stage_ends()

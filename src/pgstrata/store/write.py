@@ -75,6 +75,11 @@ class RunBuilder:
         )
 
     @property
+    def records(self) -> dict[str, StepRecord]:
+        """The steps so far, by name."""
+        return {record.name: record for record in self._steps}
+
+    @property
     def attempts(self) -> tuple[str, ...]:
         """When the attempts began that steps of this run are from; () where there is only this one."""
         return self._attempts if len(self._attempts) > 1 else ()

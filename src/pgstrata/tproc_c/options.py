@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pgstrata.tproc_c.rules import Size, Transaction
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import ClientCounts, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.options import ClientCounts, CurveOptions, OneOrMore, Seconds, Wait
 
 Warehouses = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -17,7 +17,7 @@ StepName = Literal["mix"] | Transaction
 MIX: StepName = "mix"
 
 
-class TprocCOptions(WorkloadOptions):
+class TprocCOptions(CurveOptions):
     """Options of workload `tproc-c`."""
 
     warehouses: Annotated[tuple[Warehouses, ...], OneOrMore] = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pgstrata.tproc_c.data import FORMAT, Rows
 from pgstrata.tproc_c.options import MIX, StepName, TprocCOptions
 from pgstrata.tproc_c.rules import SIZES, WEIGHTS, Transaction
 from pgstrata.tproc_c.transactions import Terminal, script
+from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -74,14 +76,11 @@ class TprocC:
         need_feature(server, Feature.CONCAT, "tproc-c", "its functions call concat_ws()")
         facts: dict[str, Any] = {}
         phases: list[Phase] = []
-        steps = [(name, clients) for name in o.transactions for clients in o.clients]
         for warehouses in o.warehouses:
             phases += _load(o, warehouses)
-            for name, clients in steps:
-                is_last = (name, clients) == steps[-1]
-                step = _step(o, name, warehouses, clients)
-                phases += [Admin("checkpoint", ["CHECKPOINT"])] if o.checkpoint else []
-                phases += [step, *_conditions(o, step.name, facts, is_last=is_last)]
+            for name in o.transactions:
+                at = partial(_phases, o, name, warehouses, facts)
+                phases += curve_phases(f"{name}{_suffix(o, warehouses)}", o.clients, o.refine, at)
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
@@ -160,6 +159,16 @@ def _loading(
 
 
 # --- the transactions ---------------------------------------------------------------------------------
+
+
+def _phases(
+    o: TprocCOptions, name: StepName, warehouses: int, facts: dict[str, Any], clients: int
+) -> list[Phase]:
+    """Returns what measures transactions with a number of virtual users."""
+    step = _step(o, name, warehouses, clients)
+    is_last = (name, clients) == (o.transactions[-1], o.clients[-1])
+    before = [Admin("checkpoint", ["CHECKPOINT"])] if o.checkpoint else []
+    return [*before, step, *_conditions(o, step.name, facts, is_last=is_last)]
 
 
 def _step(o: TprocCOptions, name: StepName, warehouses: int, clients: int) -> Step:

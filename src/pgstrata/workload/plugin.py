@@ -24,7 +24,7 @@ from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import read_text, real_path, shown, user_path
 from pgstrata.server.features import Features
-from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
+from pgstrata.workload.core.language import Phase, Refine, Step, Work
 from pgstrata.workload.core.options import (
     Divisible,
     NamedWorkload,
@@ -86,7 +86,7 @@ class Plugin:
         """The phases; code from outside is given the number of the server's version."""
         with self.blame():
             found: object = self._inner.phases(options, server.version_num)
-        if not isinstance(found, list) or not all(isinstance(p, Step | Admin | Settle | Work) for p in found):
+        if not isinstance(found, list) or not all(isinstance(p, Phase) for p in found):
             raise self._wrong("phases", "a list of phases", found)
         kept = [Work("plug-in", lambda context: {FACT: self.digest})] if self.digest else []
         return [*kept, *map(self._guarded_phase, found)]
@@ -119,6 +119,9 @@ class Plugin:
     def _guarded_phase(self, phase: Phase) -> Phase:
         if isinstance(phase, Work):
             return replace(phase, do=self._guarded(phase.do))
+        if isinstance(phase, Refine):
+            at = self._guarded(phase.at)
+            return replace(phase, at=lambda clients: list(map(self._guarded_phase, at(clients))))
         if isinstance(phase, Step) and phase.digest is not None:
             return replace(phase, digest=self._guarded(phase.digest))
         return phase
@@ -244,7 +247,7 @@ def _plugin(made_by: Any, name: str, where: Path, digest: str) -> Plugin:
 
 def _kind(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        strange = next((v for v in value if not isinstance(v, Step | Admin | Settle | Work)), None)
+        strange = next((v for v in value if not isinstance(v, Phase)), None)
         return f"a {type(value).__name__} with a {type(strange).__name__}" if value else "an empty one"
     return f"a {type(value).__name__}"
 

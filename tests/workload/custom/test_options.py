@@ -16,7 +16,8 @@ from pgstrata.errors import UsageError
 from pgstrata.server.features import Features
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
-from pgstrata.workload.core.language import Phase, Step
+from pgstrata.workload.core.language import Phase, Refine, Step
+from pgstrata.workload.core.options import REFINED
 from support.campaign import server
 from support.shop import write_files
 
@@ -217,3 +218,25 @@ def test_what_is_no_setup_says_what_it_is(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=said):
         phases(campaign(f'setup = ["{name}"]\n'))
+
+
+CURVE = """
+settle = "{settle}"
+steps = [
+    {{ name = "look", scripts = ["look.sql"], clients = "1..8", reads_only = true }},
+    {{ name = "buy", scripts = ["buy.sql"], clients = [2, 4] }},
+]
+"""
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(("settle", "before"), [("none", 0), ("checkpoint", 1), ("vacuum", 2)])
+def test_a_range_of_clients_has_a_place_for_further_points(campaign: Write, settle: str, before: int) -> None:
+    found = phases(campaign(CURVE.format(settle=settle)))
+    (place,) = (phase for phase in found if isinstance(phase, Refine))
+    assert (place.steps, tuple(place.clients), place.most) == ("look", (1, 2, 4, 8), REFINED)
+    *admin, step = place.at(6)
+    assert isinstance(step, Step) and len(admin) == before
+    assert (step.name, step.roles[0].clients, step.reads_only) == ("look-c6", 6, True)
+    names = [p.steps if isinstance(p, Refine) else p.name for p in found if isinstance(p, Step | Refine)]
+    assert names == ["look-c1", "look-c2", "look-c4", "look-c8", "look", "buy-c2", "buy-c4"]

@@ -13,7 +13,8 @@ from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.features import NEWEST, Features
 from pgstrata.workload import catalog
-from pgstrata.workload.core.language import Admin, Phase, Step
+from pgstrata.workload.core.language import Admin, Phase, Refine, Step
+from pgstrata.workload.core.options import REFINED
 from pgstrata.workload.pgbench.options import PgbenchOptions
 
 PGBENCH = catalog.find("pgbench")
@@ -187,3 +188,46 @@ def test_a_scale_by_memory_becomes_a_number_that_grows_with_it() -> None:
 def test_options_that_mean_nothing_are_refused(options: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         PgbenchOptions.model_validate(options)
+
+
+def refined(**options: Any) -> list[Refine]:
+    return [p for p in phases(builtin="select-only", modes="prepared", **options) if isinstance(p, Refine)]
+
+
+def test_a_range_of_clients_has_a_place_for_further_points() -> None:
+    (place,) = refined(clients="1..8")
+    assert (place.steps, tuple(place.clients), place.most) == ("select-only-prepared", (1, 2, 4, 8), REFINED)
+    assert isinstance(phases(builtin="select-only", modes="prepared", clients="1..8")[-1], Refine)
+    admin, step = place.at(6)
+    assert isinstance(admin, Admin) and isinstance(step, Step)
+    assert step.name == place.name(6) == "select-only-prepared-c6"
+    assert step.roles[0].clients == 6 and step.reads_only
+    others = measured(builtin="select-only", modes="prepared", clients=[4, 6])
+    assert document(step.spec()) == document(others[1].spec())
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"clients": [1, 2, 4]}, []),
+        ({"clients": [1, 2, 4], "refine": 3}, [3]),
+        ({"clients": "1..8", "refine": 0}, []),
+        ({"clients": "1..8", "refine": 7}, [7]),
+        ({"clients": [1, 8], "refine": 3}, []),
+        ({"clients": 8, "refine": 3}, []),
+    ],
+)
+def test_points_are_added_to_three_numbers_or_more(options: dict[str, Any], most: list[int]) -> None:
+    assert [place.most for place in refined(**options)] == most
+
+
+def test_recorded_options_of_a_range_mean_the_same() -> None:
+    options = PgbenchOptions.model_validate({"clients": "1..8"})
+    assert PgbenchOptions.model_validate(options.model_dump(mode="json")) == options
+    assert PgbenchOptions.model_validate({"clients": [1, 2, 4, 8]}) != options
+
+
+@pytest.mark.parametrize("refine", [-1, 101, "some"])
+def test_points_that_are_no_number_are_refused(refine: object) -> None:
+    with pytest.raises(ValidationError, match="refine"):
+        PgbenchOptions.model_validate({"refine": refine})

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from pgstrata.campaign.study import BuildKeys, CountSpec, FleetSpec, ProfileSpec, Study, Variant, Workload
 from pgstrata.workload import catalog
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.workload.core.options import CurveOptions, WorkloadOptions
 
 HEAD = """\
 # The campaign file
@@ -34,22 +34,17 @@ scale = "quick"
 ```
 
 `pgstrata init` writes a commented file, `pgstrata run FILE --dry-run` shows what it means, and
-`campaigns/` has ready ones. Unknown keys, wrong types and numbers outside the limits below are errors
-that name the key and the nearest known one; limits alone are those of a whole number. A file may be a
-pipe. A file of more than a megabyte, or a pipe without a byte for ten seconds, is refused.
+`campaigns/` has ready ones. Unknown keys, wrong types and numbers outside the limits are errors that name
+the key and the nearest known one; limits alone are those of a whole number. A file has at most a megabyte
+and may be a pipe.
 
-The command line wins over the file: `--server`, `--config`, `--workload`, `--scale`, `--set key=value`,
-`--name`, `--results`, `--repeats`, `--base`, `--data-dir`, `--seed`, `--until`, `--order`, `--slice` (for
-`slice_seconds`), `--max-seconds`, `--margin`, `--turns`, `--profile`, `--waits`. A value of `--set` is
-TOML; a bare word is text; `--set insert.rows=1000` is for a workload by its name. `--set-guc
-work_mem=64MB` adds a setting of PostgreSQL to every variant.
+Options of [the command line](cli.md) win over the file. A value of `--set` is TOML; a bare word is text;
+`--set insert.rows=1000` is for a workload by its name. `--set-guc work_mem=64MB` adds a setting of
+PostgreSQL to every variant.
 
-A finished run is never measured again; a failed run is. If a campaign of the same name was measured with
-other options, pgstrata stops with a message: choose another name, another results folder, or `--fresh`,
-which measures anew and renames the older runs to a hidden `.<repeat>-<run id>.superseded` that no table
-counts.
-
-The report of a campaign is written to `<results>/<campaign>.report/`.
+A finished run is never measured again; a failed run is. Where a campaign of the same name was measured with
+other options, pgstrata stops: choose another name or results folder, or `--fresh`, which measures anew and
+hides the older runs.
 """
 
 MIDDLE = """
@@ -57,6 +52,9 @@ MIDDLE = """
 
 They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from, which
 `pgstrata workloads NAME` shows. Every workload also has `seed`, the seed of its random streams.
+
+Beside a list of `clients`:
+
 """
 
 
@@ -72,8 +70,8 @@ def page() -> str:
     )
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(Workload))
-    parts.append(MIDDLE)
-    shared: dict[type[BaseModel], str] = {WorkloadOptions: ""}
+    parts.append(MIDDLE + _table(CurveOptions, WorkloadOptions))
+    shared: dict[type[BaseModel], str] = {WorkloadOptions: "", CurveOptions: ""}
     for name in catalog.own_names():
         workload = catalog.find(name)
         parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
@@ -83,7 +81,8 @@ def page() -> str:
         if (first := shared.setdefault(base, name)) and first != name:
             parts.append(f"The keys of `{first}`, but:\n\n" + _table(workload.Options, base))
         else:
-            parts.append(_table(workload.Options, WorkloadOptions))
+            has_curves = issubclass(workload.Options, CurveOptions)
+            parts.append(_table(workload.Options, CurveOptions if has_curves else WorkloadOptions))
         for key, inner in _inner_tables(workload.Options):
             parts.append(f"\n#### `{key}` of `{name}`\n\n" + _table(inner))
     return "".join(parts)

@@ -19,8 +19,9 @@ def kept_lines(plan: Plan) -> list[str]:
         lines.append(f"{loaded} of {len(plan.missing)} runs begin with data that is loaded and kept")
     for run in plan.missing:
         if run.kept:
-            left = [step.name for step in _measured(run)][len(run.kept) :]
-            there = ", ".join(step.name for step in run.kept)
+            names = [step.name for step in run.kept]
+            left = [step.name for step in _measured(run) if step.name not in names]
+            there = ", ".join(names)
             again = "is taken from what is kept" if run.from_kept else "is loaded again"
             lines.append(
                 f"{run.key.variant}, {run.key.workload}, repeat {run.key.repeat}: the data {again}; "

@@ -18,7 +18,7 @@ from pgstrata.files import digests
 from pgstrata.server.cluster import loaded
 from pgstrata.server.find.model import Server
 from pgstrata.turns.model import COPIED_BYTES
-from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
+from pgstrata.workload.core.language import Admin, Phase, Refine, Settle, Step, Work
 from pgstrata.workload.plugin import source_of
 
 _FORMAT = 1
@@ -92,6 +92,8 @@ def _phase(phase: Phase) -> list[Any]:
             return ["settle", list(phase.tables), phase.checkpoint]
         case Work():
             return ["work", phase.name, *([dict(phase.depends_on)] if phase.depends_on is not None else [])]
+        case Refine():  # comes after measured steps, which no load has before it
+            return ["refine", phase.steps]
 
 
 def _server(server: Server) -> list[str] | None:

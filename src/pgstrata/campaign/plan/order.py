@@ -17,7 +17,7 @@ from pgstrata.turns.model import AGAIN_SECONDS, COPIED_BYTES, Kind, Length
 from pgstrata.turns.slices import AROUND_SLICE_SECONDS
 from pgstrata.turns.table import KINDS
 from pgstrata.turns.windows import FIRST_WARMUP_SECONDS, SHORT_SECONDS
-from pgstrata.workload.core.language import Phase, Settle, Step, Work
+from pgstrata.workload.core.language import Phase, Refine, Settle, Step, Work
 
 QUERY_SECONDS = 0.1
 """In which the executions of one turn end where queries are executed one at a time and take less."""
@@ -192,6 +192,8 @@ def interleaved_cost(run: PlannedRun, spec: Study, variants: Sequence[PlannedVar
                 seconds += share - once
                 kind = schedule_of(phase, spec).kind
                 snapshots = snapshots or (kind is not None and kind.from_snapshot)
+        elif isinstance(phase, Refine):
+            seconds += refined_share(phase, chosen, spec, variants)
     seconds += copy_seconds if copied else 0.0
     return replace(run, seconds=seconds, disk_bytes=run.disk_bytes * (2 if snapshots else 1))
 
@@ -230,6 +232,17 @@ def share_in_turns(
     )
 
 
+def refined_share(
+    refine: Refine,
+    chosen: ChosenWorkload,
+    spec: Study,
+    variants: Sequence[PlannedVariant],
+) -> float:
+    """Returns each variant's share of the seconds that the further points of a curve take at most."""
+    steps = (phase for phase in refine.at(refine.clients[-1]) if isinstance(phase, Step))
+    return refine.most * sum(share_in_turns(step, chosen, spec, variants) or 0.0 for step in steps)
+
+
 def seconds_of(phase: Phase) -> float:
     """How long a phase takes, as the plan shows it."""
     if isinstance(phase, Step):
@@ -249,6 +262,7 @@ __all__ = [
     "laid_out_alike",
     "loaded_at",
     "longest",
+    "refined_share",
     "schedule_of",
     "seconds_of",
     "share_in_turns",

@@ -7,16 +7,17 @@ behind it. A step that writes does not: what comes after it depends on what it l
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pgstrata
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.study import Study
+from pgstrata.judge.curves import CLIENTS
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
-from pgstrata.workload.core.language import Phase, Step
+from pgstrata.workload.core.language import Phase, Refine, Step
 
 _NO_MATTER = {"results", "keep_data", "repeats", "name", "fleet"}
 """Keys of a campaign that decide nothing about a step."""
@@ -67,12 +68,26 @@ def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> lis
 def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
     """The kept steps from the first on, without a gap."""
     there = {step.name: step for step in kept.kept(results.root, run.key) if step.made_of == run.made_of}
-    found = []
-    for step in independent(phases_of(run)):
-        if step.name not in there:
-            break
-        found.append(there[step.name])
+    found: list[KeptStep] = []
+    alone = {step.name for step in independent(phases_of(run))}
+    for phase in phases_of(run):
+        if isinstance(phase, Refine):
+            found += [there[name] for name in _added(phase, there)] if found else []
+        elif isinstance(phase, Step) and phase.name in alone:
+            if phase.name not in there:
+                break
+            found.append(there[phase.name])
     return found
+
+
+def _added(refine: Refine, names: Iterable[str]) -> list[str]:
+    """Returns the names that are those of further points of a curve, in their order."""
+    planned = {refine.name(clients) for clients in refine.clients}
+    return [
+        name
+        for name in names
+        if (match := CLIENTS.search(name)) and name == refine.name(int(match[1])) and name not in planned
+    ]
 
 
 def _made_of(run: PlannedRun, spec: Study) -> str:

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.campaign.plan.order import data_at, schedule_of, seconds_of, share_in_turns, takes_turns
+from pgstrata.campaign.plan.order import (
+    data_at,
+    refined_share,
+    schedule_of,
+    seconds_of,
+    share_in_turns,
+    takes_turns,
+)
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, groups
 from pgstrata.campaign.study import Study
-from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.language import Refine, Step
 
 LOADING = "loading"
 """The kind of the stage before the first step that counts by itself."""
@@ -57,6 +64,9 @@ def _stages(runs: Sequence[PlannedRun], spec: Study) -> list[Stage]:
         if isinstance(phase, Step):
             if phase.name not in there and (stage := _stage(phase, runs, spec)) is not None:
                 stages.append(stage)
+        elif isinstance(phase, Refine):
+            if takes_turns(spec):
+                stages.append(_further(phase, runs, spec))
         elif stages and (seconds := seconds_of(phase)):
             stages[-1] = replace(stages[-1], seconds=stages[-1].seconds + seconds * len(runs))
     rest = sum(run.seconds for run in runs) - sum(stage.seconds for stage in stages)
@@ -74,6 +84,14 @@ def _stage(step: Step, runs: Sequence[PlannedRun], spec: Study) -> Stage | None:
     how = schedule_of(step, spec).how
     limit = spec.max_seconds if spec.until == "verdict" else None
     return Stage(step.name, how, share * len(runs), limit)
+
+
+def _further(refine: Refine, runs: Sequence[PlannedRun], spec: Study) -> Stage:
+    """Returns the stage of all further points of a curve together, which is called after the curve."""
+    share = refined_share(refine, runs[0].workload, spec, [run.variant for run in runs])
+    steps = [phase for phase in refine.at(refine.clients[-1]) if isinstance(phase, Step)]
+    limit = spec.max_seconds * refine.most if spec.until == "verdict" else None
+    return Stage(refine.steps, schedule_of(steps[0], spec).how, share * len(runs), limit)
 
 
 __all__ = ["LOADING", "Stage", "Unit", "units_of"]

@@ -46,10 +46,11 @@ from pgstrata.store.record import (
     Host,
     RunFailure,
     Sizes,
+    StepRecord,
     TookTurns,
 )
 from pgstrata.turns.table import kind_of
-from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkContext
+from pgstrata.workload.core.language import Admin, Refine, Settle, Step, Work, WorkContext
 
 Json = dict[str, Any]
 
@@ -84,6 +85,8 @@ class ActiveRun:
         self._sizes: Sizes | None = None
         self._driver_version = ""
         self._started = False
+        steps = (phase.name for phase in self.phases if isinstance(phase, Step))
+        self._orders = {name: order for order, name in enumerate(steps, 1)}
         self._data_at = data_at(self.phases)
         self._steps_of_load = sum(isinstance(phase, Step) for phase in self.phases[: self._data_at])
         self._begun = 0.0
@@ -284,8 +287,8 @@ class ActiveRun:
             else:
                 self.prepare(phase)
 
-    def prepare(self, phase: Admin | Settle | Work) -> None:
-        """A phase outside measurement."""
+    def prepare(self, phase: Admin | Settle | Work | Refine) -> None:
+        """A phase outside measurement. Without turns there are no further points of a curve."""
         self.interrupts.check()
         match phase:
             case Admin():
@@ -324,6 +327,27 @@ class ActiveRun:
     def keep_steps(self, comparison: str | None) -> None:
         """From now on finished steps outlive the run, where they may. comparison: whose turns they are."""
         self._builder.keep_steps(self.planned.made_of, comparison, self.planned.kept)
+
+    @property
+    def records(self) -> dict[str, StepRecord]:
+        """The steps that were measured or taken so far, by name."""
+        return self._builder.records
+
+    def order_of(self, step: Step) -> int:
+        """Returns the number of a step, from 1; those that were added come after all that were planned, whose
+        seeds stay as they are."""
+        return self._orders.setdefault(step.name, len(self._orders) + 1)
+
+    def has_step(self, name: str) -> bool:
+        """Whether a step of this name was planned or added."""
+        return name in self._orders
+
+    def add_point(self, at: int, refine: Refine, clients: int) -> None:
+        """Adds the phases of a further point of a curve at this place; it outlives the run as the other
+        points do."""
+        self.phases[at:at] = refine.at(clients)
+        if refine.name(refine.clients[0]) in self._outlive:
+            self._outlive.add(refine.name(clients))
 
     def kept_step(self, step: Step) -> KeptData | None:
         """What an earlier attempt has measured of a step."""

@@ -26,7 +26,7 @@ from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
 from pgstrata.store.statement import statement_of
-from pgstrata.workload.core.language import Op, Phase, Script, Sql, Step
+from pgstrata.workload.core.language import Op, Phase, Refine, Script, Sql, Step
 
 MOST_ENDED = 10
 """Queries of a pass that end their connection, or crash their server, and are left out."""
@@ -89,7 +89,7 @@ class Participant:
         self.run.keep_settings()
         self.cluster.stop("fast")
         self.run.adopt(donor.run)
-        self._at, self._order = donor._at, donor._order
+        self._at = donor._at
 
     def adopt_kept(self) -> bool:
         """Makes the cluster from data that is kept; False where there is none."""
@@ -97,7 +97,7 @@ class Participant:
             return False
         self.run.keep_settings()
         self.cluster.stop("fast")
-        self._at, self._order = self.run.begins_at
+        self._at, _ = self.run.begins_at
         return True
 
     def keep_loaded(self) -> None:
@@ -110,6 +110,15 @@ class Participant:
         assert phase is not None and not isinstance(phase, Step)
         self.run.prepare(phase)
         self._at += 1
+
+    def refine(self, clients: int | None) -> None:
+        """Adds a point with this number of clients to the curve that has been measured; None: it is whole."""
+        phase = self.phase
+        assert isinstance(phase, Refine)
+        if clients is None:
+            self._at += 1
+        else:
+            self.run.add_point(self._at, phase, clients)
 
     def step_alone(self) -> None:
         """The next step, which is no comparison: a load, or one that records its queries one by one."""
@@ -278,7 +287,7 @@ class Participant:
         step = self.phase
         assert isinstance(step, Step)
         self._at += 1
-        self._order += 1
+        self._order = self.run.order_of(step)
         return step
 
     # --- the end ------------------------------------------------------------------------------

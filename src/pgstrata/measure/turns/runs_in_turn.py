@@ -20,10 +20,11 @@ from pgstrata.campaign.plan.order import data_at, data_of, freezes, loaded_at, s
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
+from pgstrata.measure.turns.refining import next_point
 from pgstrata.measure.turns.table import MEASURES
 from pgstrata.server.cluster.loaded import find
 from pgstrata.store.record import ComparisonRecord
-from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.language import Refine, Step
 
 
 class RunsInTurn:
@@ -123,13 +124,17 @@ class RunsInTurn:
 
         def forward(participant: Participant) -> None:
             participant.keep_loaded()
-            while participant.phase is not None and not isinstance(participant.phase, Step):
+            while participant.phase is not None and not isinstance(participant.phase, Step | Refine):
                 participant.prepare()
                 participant.keep_loaded()
 
-        self.group.each(forward)
-        steps = (participant.phase for participant in self.group.here)
-        return next((step for step in steps if isinstance(step, Step)), None)
+        while True:
+            self.group.each(forward)
+            phase = next((one.phase for one in self.group.here), None)
+            if not isinstance(phase, Refine):
+                return phase if isinstance(phase, Step) else None
+            clients = next_point(self.group, phase)
+            self.group.each(partial(Participant.refine, clients=clients))
 
     def _taken(self, step: Step) -> bool:
         """Whether an earlier attempt has finished the step, of all variants or of none."""

@@ -564,4 +564,23 @@ class Work:
     notes: Sequence[str] = ()
 
 
-Phase = Step | Admin | Settle | Work
+@dataclass(frozen=True)
+class Refine:
+    """A place for further points of a curve, which are chosen when the points before it are measured.
+
+    Only variants that take turns have some: without turns it is passed over. steps: common name of the steps
+    of the curve, whose own names are `STEPS-cN`; clients: the numbers that come before it; most: points that
+    may be added; at: gives the phases that measure with a number of clients.
+    """
+
+    steps: str
+    clients: Sequence[int]
+    most: int
+    at: Callable[[int], Sequence[Phase]]
+
+    def name(self, clients: int) -> str:
+        """Returns the name of the step with this number of clients."""
+        return f"{self.steps}-c{clients}"
+
+
+Phase = Step | Admin | Settle | Work | Refine

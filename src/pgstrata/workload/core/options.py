@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
@@ -79,9 +79,22 @@ def _doubled(text: str) -> list[int]:
     return [*takewhile(lambda n: n < last, (first << step for step in count())), last]
 
 
-ClientCounts = Annotated[tuple[Clients, ...], BeforeValidator(_numbers_of_clients)]
+def _as_named(value: tuple[int, ...]) -> int | list[int]:
+    """One number is recorded as a number, as it was before there were lists."""
+    return value[0] if len(value) == 1 else list(value)
+
+
+NumbersOfClients = BeforeValidator(_numbers_of_clients)
+OneNumberPlain = PlainSerializer(_as_named)
+
+ClientCounts = Annotated[tuple[Clients, ...], NumbersOfClients]
 """Numbers of connections, one after another: a list, a number, or a text with numbers and ranges such as
 `1..48`, which doubles from 1 and ends in 48."""
+
+
+REFINED = 4
+"""Points that are added to a range of clients where nothing is said of them: two for a change of the verdict,
+two for a knee."""
 
 
 class NotInVersionError(UsageError):
@@ -107,6 +120,29 @@ class WorkloadOptions(BaseModel):
         le=MOST_SEED,
         description="seed of all random streams; the same seed gives the same rows and operations",
     )
+
+
+class CurveOptions(WorkloadOptions):
+    """Options of a workload whose steps are measured with several numbers of clients."""
+
+    refine: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="numbers of clients that may be added to three or more while variants take turns, where "
+        f"a verdict changes or a rate stops growing; {REFINED} with a range such as `1..48`, else none",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ranges_are_refined(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "refine" in given:
+            return given
+        steps = given.get("steps")
+        tables = [given, *(steps if isinstance(steps, list | tuple) else ())]
+        clients = [table.get("clients") for table in tables if isinstance(table, dict)]
+        has_range = any(isinstance(value, str) and ".." in value for value in clients)
+        return given | {"refine": REFINED} if has_range else given
 
 
 @dataclass(frozen=True)

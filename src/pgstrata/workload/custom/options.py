@@ -22,10 +22,10 @@ from pgstrata.workload.core.options import (
     MOST_RATE,
     ClientCounts,
     Clients,
+    CurveOptions,
     OneOrMore,
     Seconds,
     Wait,
-    WorkloadOptions,
 )
 from pgstrata.workload.core.scripts import Scripts, Variables, beside, stems, weighted
 from pgstrata.workload.custom.contents import digest_of
@@ -169,7 +169,7 @@ class ScriptStep(OptionTable):
         )
 
 
-class CustomOptions(WorkloadOptions):
+class CustomOptions(CurveOptions):
     """Options of a workload of files."""
 
     setup: tuple[Rows | str, ...] = Field(
@@ -341,8 +341,11 @@ class CustomOptions(WorkloadOptions):
 
     def titles(self, step: ScriptStep) -> list[str]:
         """Names of the steps it makes: one for each number of clients, where there are several."""
-        numbers = self.clients_of(step)
-        return [f"{step.title}-c{n}" for n in numbers] if len(numbers) > 1 else [step.title]
+        return [self.title(step, number) for number in self.clients_of(step)]
+
+    def title(self, step: ScriptStep, clients: int) -> str:
+        """Name of the step with this number of clients."""
+        return f"{step.title}-c{clients}" if len(self.clients_of(step)) > 1 else step.title
 
     @property
     def query_paths(self) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
 from pgstrata.server.features import NEWEST, Features
+from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Phase, Role, Settle, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.core.queries import READ_ONLY
@@ -49,17 +52,15 @@ class Custom:
             phases += _settle(o)
         # Queries come first: they only read, and what scripts write would change what they find.
         phases += query_phases(o, server, made.tables)
-        for one in o.script_steps:
-            for step in script_steps(o, one, made.tables):
-                check_scripts(step)
-                settled = phases and isinstance(phases[-1], Settle)  # by the setup
-                if o.settle == "vacuum" and not settled:
-                    phases += _settle(o)
-                elif o.settle == "checkpoint" and not settled:
-                    phases.append(Admin("checkpoint", ["CHECKPOINT"]))
-                phases.append(step)
         confined = made.confinement.has_role
-        return [replace(phase, confined=confined) if isinstance(phase, Step) else phase for phase in phases]
+        steps: list[Phase] = []
+        for step in o.script_steps:
+            at = partial(_measured, o, step, made.tables, confined)
+            steps += curve_phases(step.title, o.clients_of(step), o.refine, at)
+        if phases and isinstance(phases[-1], Settle):
+            steps = list(dropwhile(lambda phase: not isinstance(phase, Step), steps))
+        phases = [replace(phase, confined=confined) if isinstance(phase, Step) else phase for phase in phases]
+        return [*phases, *steps]
 
     def extensions(self, options: CustomOptions) -> Sequence[str]:
         """Those that the options name, and those that the files of `setup` create."""
@@ -91,8 +92,19 @@ def _settle(o: CustomOptions) -> list[Phase]:
     return [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], o.settle_seconds)]
 
 
-def script_steps(o: CustomOptions, step: ScriptStep, tables: Sequence[str]) -> Iterator[Step]:
-    """One step for each number of clients. Raises UsageError for scripts that cannot be read."""
+def _measured(
+    o: CustomOptions, step: ScriptStep, tables: Sequence[str], confined: bool, clients: int
+) -> list[Phase]:
+    """Returns what measures a step with a number of clients. Raises UsageError for scripts that cannot be
+    read."""
+    made = replace(_step(o, step, tables, clients), confined=confined)
+    check_scripts(made)
+    if o.settle == "vacuum":
+        return [*_settle(o), made]
+    return [Admin("checkpoint", ["CHECKPOINT"]), made] if o.settle == "checkpoint" else [made]
+
+
+def _step(o: CustomOptions, step: ScriptStep, tables: Sequence[str], clients: int) -> Step:
     reads_only = o.reads_only if step.reads_only is None else step.reads_only
     rate = step.rate if step.rate is not None else o.rate
     roles = step.roles or [
@@ -100,21 +112,20 @@ def script_steps(o: CustomOptions, step: ScriptStep, tables: Sequence[str]) -> I
             name="query", scripts=step.scripts, clients=None, rate=rate, mode=None, reads_only=False
         )
     ]
-    for title, clients in zip(o.titles(step), o.clients_of(step), strict=True):
-        yield Step(
-            title,
-            [
-                _role(o, step, role, role.clients or clients, reads_only=reads_only or role.reads_only)
-                for role in roles
-            ],
-            Headline(step.headline or roles[0].name, "operations", "transactions/s"),
-            seconds=step.seconds or o.seconds,
-            warmup=o.warmup if step.warmup is None else step.warmup,
-            tables=tables,
-            group=step.title,
-            reads_only=reads_only,
-            overtime=o.overtime,
-        )
+    return Step(
+        o.title(step, clients),
+        [
+            _role(o, step, role, role.clients or clients, reads_only=reads_only or role.reads_only)
+            for role in roles
+        ],
+        Headline(step.headline or roles[0].name, "operations", "transactions/s"),
+        seconds=step.seconds or o.seconds,
+        warmup=o.warmup if step.warmup is None else step.warmup,
+        tables=tables,
+        group=step.title,
+        reads_only=reads_only,
+        overtime=o.overtime,
+    )
 
 
 def _role(o: CustomOptions, step: ScriptStep, role: ScriptRole, clients: int, *, reads_only: bool) -> Role:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import MOST_RATE, ClientCounts, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.options import MOST_RATE, ClientCounts, CurveOptions, OneOrMore, Seconds, Wait
 from pgstrata.workload.core.scripts import Scripts, Variables, weighted
 
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
@@ -19,7 +19,7 @@ BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 BYTES_PER_SCALE = 15_000_000
 
 
-class PgbenchOptions(WorkloadOptions):
+class PgbenchOptions(CurveOptions):
     """Options of the pgbench workload. Each script runs in each mode with each number of clients."""
 
     scale: int = Field(

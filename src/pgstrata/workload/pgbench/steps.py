@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.numbers import plural
 from pgstrata.server.features import NEWEST, Features
+from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Mode, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.core.scripts import RETRIED, read_scripts, stems
@@ -93,6 +95,19 @@ def _before(o: PgbenchOptions, built_in: bool) -> list[Phase]:
     return [Admin("vacuum and checkpoint", statements)] if statements else []
 
 
+def _phases(
+    o: PgbenchOptions,
+    name: str,
+    scripts: Sequence[PgbenchScript],
+    mode: Mode,
+    built_in: bool,
+    clients: int,
+) -> list[Phase]:
+    """Returns what measures scripts with a number of clients."""
+    reads_only = name == "select-only" if built_in else o.reads_only
+    return [*_before(o, built_in), step(o, name, scripts, mode, clients, reads_only=reads_only)]
+
+
 class Pgbench:
     """pgbench's tables and scripts."""
 
@@ -131,10 +146,8 @@ class Pgbench:
         phases = initialise(o, server) if o.initialise else []
         for name, scripts, built_in in mixes:
             for mode in o.modes:
-                for clients in o.clients:
-                    reads_only = name == "select-only" if built_in else o.reads_only
-                    phases += _before(o, built_in)
-                    phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
+                at = partial(_phases, o, name, scripts, mode, built_in)
+                phases += curve_phases(f"{name}-{mode}", o.clients, o.refine, at)
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
