@@ -39,7 +39,7 @@ def test_a_campaign_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert [v.server for v in campaign.variants] == ["pg:12", "pg:17"]
     assert campaign.spec.repeats == 2
     (workload,) = campaign.workloads
-    assert workload.options.clients == 3
+    assert workload.options.clients == (3,)
     assert workload.options.rows == workload.workload.scales["quick"]["rows"]
     assert workload.all_options["clients"] == 3
 
@@ -115,7 +115,7 @@ def test_the_seed_of_the_campaign_is_that_of_its_workloads(tmp_path: Path) -> No
         (("clients = 3", "client = 3"), ["`workloads[1].options.client`"], "`clients`"),
         (("repeats = 2", 'repeats = "two"'), ["`repeats`", "whole number", '"two"'], ""),
         (("repeats = 2", "repeats = 0"), ["`repeats`", "at least 1"], ""),
-        (("clients = 3", 'clients = "many"'), ["`workloads[1].options.clients`", "whole number"], ""),
+        (("clients = 3", 'clients = "many"'), ["`workloads[1].options.clients[1]`", "whole number"], ""),
         (("repeats = 2", 'order = "random"'), ["`order`", "'shuffled' or 'interleaved'"], ""),
         (('name = "insert"', 'name = "isnert"'), ["no workload `isnert`"], "`insert`"),
         (('name = "insert"', 'nme = "insert"'), ["`workloads[1].nme`"], "`name`"),
@@ -215,7 +215,7 @@ def test_the_command_line_replaces_what_the_file_says(tmp_path: Path) -> None:
     assert campaign.spec.repeats == 5
     assert campaign.name == "study"
     # What the file says about the workload stays, and wins over the scale.
-    assert campaign.workloads[0].options.clients == 3
+    assert campaign.workloads[0].options.clients == (3,)
 
 
 def test_a_campaign_without_a_file() -> None:

@@ -100,7 +100,8 @@ def test_the_next_campaign_is_valid_and_tries_the_winners(
         ["cached-by-pg", "a12"],
         ["cached-by-pg", "a1", "a12"],
     ]
-    assert [(w.label, w.options.clients) for w in campaign.workloads] == [("1-client", 1), ("4-clients", 4)]
+    clients = [(w.label, w.options.clients) for w in campaign.workloads]
+    assert clients == [("1-client", (1,)), ("4-clients", (4,))]
     assert invoke(["study", "next", "--results", str(studied), "--out", str(out)]) == 2
     assert invoke(["study", "next", "--results", str(studied), "--step", "nothing"]) == 2
     capsys.readouterr()

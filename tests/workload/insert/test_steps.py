@@ -11,7 +11,7 @@ from pgstrata.driver.message import document
 from pgstrata.errors import UsageError
 from pgstrata.server.features import Features
 from pgstrata.workload import catalog
-from pgstrata.workload.core.language import Admin, Phase, Settle, Step
+from pgstrata.workload.core.language import Admin, Phase, Refine, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
 from support.sql import role, statements, text, values
 
@@ -315,3 +315,26 @@ def test_the_htap_role_holds_a_transaction() -> None:
 def test_options_that_mean_nothing_are_refused_by_name(options: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         InsertOptions.model_validate(options)
+
+
+@pytest.mark.parametrize("tables", ["per-client", "shared"])
+def test_several_numbers_of_clients_are_curves_of_the_query_steps(tables: str) -> None:
+    found = phases(clients="1..4", tables=tables, steps="100:range 0:point")
+    names = [p.name if isinstance(p, Step) else p.steps for p in found if isinstance(p, Step | Refine)]
+    queries = [f"{name}{end}" for name in ("qr100", "qp0") for end in ("-c1", "-c2", "-c4", "")]
+    assert names == ["l.i0", "l.x", "l.i1", "l.i2", *queries]
+    several, most = steps(clients=[1, 4], tables=tables), steps(clients=4, tables=tables)
+    for name in ("l.i0", "l.x", "l.i1", "l.i2"):
+        assert several[name].spec() == most[name].spec(), "load and writes are those of the most clients"
+    assert role(several["qr100-c4"].spec(), "query") == role(most["qr100"].spec(), "query")
+    assert [r.clients for r in several["qr100-c1"].roles] == [1, 1, 1]
+    assert [r.target_rows for r in several["qr100-c4"].roles] == [None, 400, 400]
+    assert several["qr100-c1"].tables == most["qr100"].tables
+
+
+def test_clients_of_one_shared_table_delete_stripes_of_those_that_there_are() -> None:
+    found = steps(clients=[1, 2, 4], tables="shared", steps="100:range")
+    stripes = {
+        n: role(found[f"qr100-c{n}"].spec(), "delete")["scripts"][0]["ops"][1]["expr"] for n in (1, 2, 4)
+    }
+    assert stripes == {n: f":min_id + {n * 50}" for n in (1, 2, 4)}

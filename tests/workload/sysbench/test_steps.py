@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pgstrata.driver.message import document
 from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
-from pgstrata.workload.core.language import Admin, Phase, Settle, Step
-from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
+from pgstrata.workload.core.language import Admin, Phase, Refine, Settle, Step
+from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, Sysbench, SysbenchOptions
 from support.sql import role, text, values
 
 SYSBENCH = catalog.find("sysbench")
@@ -341,3 +341,37 @@ def test_a_secondary_index_in_place_of_the_primary_key() -> None:
         "CREATE INDEX k_1 ON sbtest1(k)",
         "CREATE INDEX xid_1 ON sbtest1(id)",
     ]
+
+
+def test_several_numbers_of_clients_are_a_curve_of_each_microbenchmark() -> None:
+    found = phases(steps="update-one point-query", clients="1..4", cache_seconds=0)
+    names = [p.name if isinstance(p, Step) else p.steps for p in found if isinstance(p, Step | Refine)]
+    assert names == [
+        *("load", "index"),
+        *("update-one-c1", "update-one-c2", "update-one-c4", "update-one"),
+        *("point-query-c1", "point-query-c2", "point-query-c4", "point-query"),
+    ]
+    by_name = steps(steps="update-one point-query", clients=[1, 4])
+    assert [step.roles[0].clients for step in by_name.values()] == [1, 4, 1, 4]
+    assert by_name["point-query-c4"].summary == "Selects one row by primary key, 4 clients."
+    place = next(p for p in found if isinstance(p, Refine))
+    assert [p.name for p in place.at(3) if isinstance(p, Step)] == ["update-one-c3"]
+
+
+def test_warm_ups_have_the_most_clients() -> None:
+    warm = {p.name: p for p in phases(steps="scan", clients=[1, 3]) if isinstance(p, Step)}
+    assert warm["scan.warm"].roles[0].clients == 3
+
+
+def test_one_number_of_clients_is_recorded_and_named_as_a_number() -> None:
+    options = SysbenchOptions.model_validate({"clients": 4})
+    assert options.model_dump(mode="json")["clients"] == 4
+    assert SysbenchOptions.model_validate({"clients": [1, 4]}).model_dump()["clients"] == [1, 4]
+    assert list(steps(steps="point-query", clients=[4])) == ["point-query"]
+
+
+def test_a_part_of_the_steps_has_whole_curves() -> None:
+    part = Sysbench().part(["scan-c1", "scan-c4", "read-only=10.pre-c1"])
+    assert part == {"steps": ["scan", "read-only=10.pre"]}
+    assert Sysbench().only(["scan-c1"], 3) == {"read_seconds": 3, "steps": ["scan"]}
+    assert Sysbench().only(["nothing"], 3) == Sysbench().only([], 3) == {"read_seconds": 3}

@@ -10,24 +10,34 @@ from pydantic import Field, field_validator, model_validator
 
 from pgstrata.workload.core.options import (
     MOST_ROWS,
+    CurveOptions,
+    NumbersOfClients,
+    OneNumberPlain,
     OneOrMore,
     Rows,
     Seconds,
     Wait,
     WaitPerMillion,
-    WorkloadOptions,
 )
 
 #: Rows that l.x inserts into each table before it makes the indexes.
 ROWS_BEFORE_INDEXES = 100
 MOST_PARTITIONS = 100_000
+MOST_CLIENTS = 1000
+InsertClients = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_CLIENTS)], ...], NumbersOfClients]
 _QUERY_STEP = re.compile(r"(\d{1,7}):(range|point)", re.ASCII)
 
 
-class InsertOptions(WorkloadOptions):
+class InsertOptions(CurveOptions):
     """Options of the Insert Benchmark; row counts are totals over all clients."""
 
-    clients: int = Field(1, ge=1, le=1000, description="clients; each has one connection per role of a step")
+    clients: Annotated[InsertClients, OneNumberPlain] = Field(
+        (1,),
+        min_length=1,
+        max_length=100,
+        description="clients; each has one connection per role of a step; a list or `1..N`: of query steps, "
+        "as `qr100-c4`; others take the most",
+    )
     tables: Literal["per-client", "shared"] = Field(
         "per-client", description="one table for each client (pi1, pi2, …) or one shared by all (pi1)"
     )
@@ -141,8 +151,13 @@ class InsertOptions(WorkloadOptions):
         return self
 
     @property
+    def most_clients(self) -> int:
+        """Those of every step but queries."""
+        return max(self.clients)
+
+    @property
     def table_count(self) -> int:
-        return self.clients if self.tables == "per-client" else 1
+        return self.most_clients if self.tables == "per-client" else 1
 
     @property
     def table_names(self) -> list[str]:
@@ -162,9 +177,9 @@ class InsertOptions(WorkloadOptions):
 
     def statements(self, rows: int, batch: int) -> int:
         """Statements each client needs so that all together write at least `rows`, `batch` at a time."""
-        return math.ceil(rows / self.clients / batch)
+        return math.ceil(rows / self.most_clients / batch)
 
     def loaded_rows(self) -> int:
         """Rows after l.x (l.i0 rounded up to whole statements, plus what l.x inserts)."""
-        loaded = self.statements(self.rows, self.batch_i0) * self.batch_i0 * self.clients
+        loaded = self.statements(self.rows, self.batch_i0) * self.batch_i0 * self.most_clients
         return loaded + (ROWS_BEFORE_INDEXES * self.table_count if self.indexes == "after-load" else 0)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pgstrata.driver.spec import LockstepSpec
 from pgstrata.server.features import NEWEST, Feature, Features
+from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
     Admin,
     Every,
@@ -109,14 +111,16 @@ def _insert(o: InsertOptions, rows: int) -> Sql:
 # --- roles -------------------------------------------------------------------------------------
 
 
-def _inserter(o: InsertOptions, batch: int, *, operations: int | None, rate: int | None) -> Role:
+def _inserter(
+    o: InsertOptions, clients: int, batch: int, *, operations: int | None, rate: int | None
+) -> Role:
     return Role(
         "insert",
-        o.clients,
+        clients,
         [Script(_insert(o, batch))],
         operations=operations,
         rate=None if rate is None else FixedRate(math.ceil(rate / batch)),
-        target_rows=None if rate is None else float(rate * o.clients),
+        target_rows=None if rate is None else float(rate * clients),
     )
 
 
@@ -131,16 +135,16 @@ def _read_min(o: InsertOptions, into: str = "min_id") -> Sql:
     )
 
 
-def _find_tail(o: InsertOptions, batch: int) -> tuple[list[Op], list[Op]]:
+def _find_tail(o: InsertOptions, clients: int, batch: int) -> tuple[list[Op], list[Op]]:
     """How deleters of `batch` rows find the tail of the queue: before the step, and within it.
 
     Clients that share a table delete stripes of it, else all of them would want the same rows and wait
     for each other's locks: of each `clients × batch` ids behind where the step began, client i takes
     the i-th `batch`. A client that is ahead of the slowest stays where it is when it reads the tail.
     """
-    if o.tables == "per-client" or o.clients == 1:
+    if o.tables == "per-client" or clients == 1:
         return [], [_read_min(o)]
-    stripe, own = o.clients * batch, f":client_id * {batch}"
+    stripe, own = clients * batch, f":client_id * {batch}"
     tail = f":begin + (:tail - :begin) / {stripe} * {stripe} + {own}"
     return (
         [_read_min(o, "begin"), Set("min_id", f":begin + {own}")],
@@ -148,12 +152,12 @@ def _find_tail(o: InsertOptions, batch: int) -> tuple[list[Op], list[Op]]:
     )
 
 
-def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int | None) -> Role:
-    stride = batch * (o.clients if o.tables == "shared" else 1)
-    begin, find_tail = _find_tail(o, batch)
+def _deleter(o: InsertOptions, clients: int, batch: int, *, operations: int | None, rate: int | None) -> Role:
+    stride = batch * (clients if o.tables == "shared" else 1)
+    begin, find_tail = _find_tail(o, clients, batch)
     return Role(
         "delete",
-        o.clients,
+        clients,
         [
             Script(
                 # Simple protocol with literals: the planner must see each MIN anew.
@@ -171,7 +175,7 @@ def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int 
         ],
         operations=operations,
         rate=None if rate is None else FixedRate(math.ceil(rate / batch)),
-        target_rows=None if rate is None else float(rate * o.clients),
+        target_rows=None if rate is None else float(rate * clients),
         start=begin,
     )
 
@@ -205,7 +209,7 @@ def _query_mode(o: InsertOptions) -> Mode:
     return "prepared" if o.query_protocol == "extended" else "simple"
 
 
-def _range_queries(o: InsertOptions) -> Role:
+def _range_queries(o: InsertOptions, clients: int) -> Role:
     def query(name: str, statement: str, columns: str, first: str, comparison: str, values: int) -> _Query:
         text = f"SELECT {columns} FROM pi{{t}} WHERE {first} {comparison} {{ids}} ORDER BY {columns}"
         return _Query(name, statement, f"{text} LIMIT {o.limit}", Uniform(0, values - 1))
@@ -228,10 +232,10 @@ def _range_queries(o: InsertOptions) -> Role:
         prepare, send = one.ops(o)
         start += prepare
         scripts.append(Script(send, name=one.name))
-    return Role("query", o.clients, scripts, mode=_query_mode(o), reads_only=True, start=start)
+    return Role("query", clients, scripts, mode=_query_mode(o), reads_only=True, start=start)
 
 
-def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
+def _point_queries(o: InsertOptions, clients: int, *, deleted: bool) -> Role:
     """deleted: a role that deletes keeps min_id; else this role reads it, once."""
     read_max = Sql(
         "SELECT max(transactionid) FROM pi{t}",
@@ -251,7 +255,7 @@ def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
     before = [Every(o.max_refresh, read_max)] if o.max_refresh else []
     return Role(
         "query",
-        o.clients,
+        clients,
         [Script(send, before=before, name="point")],
         mode=_query_mode(o),
         reads_only=True,
@@ -259,13 +263,13 @@ def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
     )
 
 
-def _htap(o: InsertOptions) -> list[Role]:
+def _htap(o: InsertOptions, clients: int) -> list[Role]:
     if not o.htap_seconds:
         return []
     return [
         Role(
             "htap",
-            o.clients,
+            clients,
             [
                 Script(
                     Sql("BEGIN"),
@@ -291,7 +295,7 @@ def _recorded_tables(o: InsertOptions) -> list[str]:
 def l_i0(o: InsertOptions) -> Step:
     return Step(
         "l.i0",
-        [_inserter(o, o.batch_i0, operations=o.statements(o.rows, o.batch_i0), rate=None)],
+        [_inserter(o, o.most_clients, o.batch_i0, operations=o.statements(o.rows, o.batch_i0), rate=None)],
         Headline("insert", "rows", "rows/s"),
         tables=_recorded_tables(o),
         group="load",
@@ -325,9 +329,9 @@ def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
     return Step(
         name,
         [
-            _inserter(o, batch, operations=operations, rate=None),
-            _deleter(o, batch, operations=operations, rate=None),
-            *_htap(o),
+            _inserter(o, o.most_clients, batch, operations=operations, rate=None),
+            _deleter(o, o.most_clients, batch, operations=operations, rate=None),
+            *_htap(o, o.most_clients),
         ],
         Headline("insert", "rows", "rows/s"),
         lockstep=[_WRITERS],
@@ -339,20 +343,20 @@ def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
     )
 
 
-def queries(o: InsertOptions, name: str, kind: str, rate: int) -> Step:
+def queries(o: InsertOptions, name: str, kind: str, rate: int, clients: int) -> Step:
     """qr… and qp…: queries as fast as possible in front of inserts and deletes at a fixed rate."""
     writers = (
         [
-            _inserter(o, o.batch_q, operations=None, rate=rate),
-            _deleter(o, o.batch_q, operations=None, rate=rate),
+            _inserter(o, clients, o.batch_q, operations=None, rate=rate),
+            _deleter(o, clients, o.batch_q, operations=None, rate=rate),
         ]
         if rate
         else []
     )
-    reader = _range_queries(o) if kind == "range" else _point_queries(o, deleted=rate > 0)
+    reader = _range_queries(o, clients) if kind == "range" else _point_queries(o, clients, deleted=rate > 0)
     return Step(
-        name,
-        [reader, *writers, *_htap(o)],
+        f"{name}-c{clients}" if len(o.clients) > 1 else name,
+        [reader, *writers, *_htap(o, clients)],
         Headline("query", "operations", "queries/s"),
         seconds=o.seconds,
         lockstep=[_WRITERS] if rate else [],
@@ -365,16 +369,22 @@ def queries(o: InsertOptions, name: str, kind: str, rate: int) -> Step:
     )
 
 
-def _query_steps(o: InsertOptions) -> list[Step]:
-    steps: list[Step] = []
+def _query_phases(o: InsertOptions) -> list[Phase]:
+    phases: list[Phase] = []
     seen: dict[str, int] = {}
     for text in o.steps:
         rate, kind = text.split(":")
         name = f"q{kind[0]}{int(rate)}"
         seen[name] = seen.get(name, 0) + 1
         # A step asked for twice gets a name of its own: names tell steps apart in results.
-        steps.append(queries(o, name if seen[name] == 1 else f"{name}-{seen[name]}", kind, int(rate)))
-    return steps
+        name = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        at = partial(_query_phase, o, name, kind, int(rate))
+        phases += curve_phases(name, o.clients, o.refine, at)
+    return phases
+
+
+def _query_phase(o: InsertOptions, name: str, kind: str, rate: int, clients: int) -> list[Phase]:
+    return [queries(o, name, kind, rate, clients)]
 
 
 #: Rows per second over all clients, a small current server on two cores: for estimates only.
@@ -427,7 +437,7 @@ class InsertBenchmark:
         if o.i2_rows:
             phases.append(l_i(o, "l.i2", o.i2_rows, o.batch_i2))
         phases.append(Settle(o.table_names, o.settle_seconds))
-        phases += _query_steps(o)
+        phases += _query_phases(o)
         return phases
 
     def estimate(self, options: InsertOptions) -> RunCost:

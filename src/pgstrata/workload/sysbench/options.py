@@ -6,15 +6,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pgstrata.workload.core.options import OneOrMore, Seconds, Wait, WaitPerMillion, WorkloadOptions
+from pgstrata.workload.core.options import (
+    ClientCounts,
+    CurveOptions,
+    OneNumberPlain,
+    OneOrMore,
+    Seconds,
+    Wait,
+    WaitPerMillion,
+)
 
 
-class TableOptions(WorkloadOptions):
+class TableOptions(CurveOptions):
     """Options of the sysbench microbenchmarks."""
 
     tables: int = Field(1, ge=1, le=1000, description="tables sbtest1 … sbtestN")
     rows: int = Field(10_000_000, ge=1, le=2_000_000_000, description="rows of each table after the load")
-    clients: int = Field(1, ge=1, le=10_000, description="connections of each microbenchmark")
+    clients: Annotated[ClientCounts, OneNumberPlain] = Field(
+        (1,),
+        min_length=1,
+        max_length=100,
+        description="connections of each microbenchmark; a list or `1..N`: one after another, as "
+        "`point-query-c4`",
+    )
     steps: Annotated[tuple[str, ...], OneOrMore] = Field(
         ("standard",),
         min_length=1,
@@ -59,6 +73,10 @@ class TableOptions(WorkloadOptions):
     @property
     def table_names(self) -> list[str]:
         return [f"sbtest{n}" for n in range(1, self.tables + 1)]
+
+    @property
+    def most_clients(self) -> int:
+        return max(self.clients)
 
     @property
     def mode(self) -> str:

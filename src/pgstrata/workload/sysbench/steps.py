@@ -9,14 +9,17 @@ between a generic and a custom plan, and an update converts the text.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import model_validator
 
+from pgstrata.judge.curves import CLIENTS
+from pgstrata.numbers import counted
 from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.suggest import nearest
+from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
     Expr,
     Headline,
@@ -356,15 +359,16 @@ def step(
     o: TableOptions,
     m: Microbenchmark,
     *,
+    clients: int,
     seconds: float | None = None,
-    clients: int | None = None,
     measured: bool = True,
 ) -> Step:
+    """Returns a microbenchmark with a number of clients, which is in its name where there are several."""
     mode: Literal["simple", "prepared"] = "prepared" if o.prepared else "simple"
     is_scan = m.event is scan
     by_count = is_scan and o.scans is not None
     seconds = seconds_of(o, m) if seconds is None else seconds
-    clients = clients or o.clients
+    is_point = measured and len(o.clients) > 1
     scans = (o.scans or 1) if measured else 1
     role = Role(
         "query",
@@ -379,7 +383,7 @@ def step(
         max_tries=1000,
     )
     return Step(
-        m.name,
+        f"{m.name}-c{clients}" if is_point else m.name,
         [role],
         Headline("query", "operations", "rows scanned/s", factor=float(o.rows))
         if is_scan
@@ -392,8 +396,13 @@ def step(
         measured=measured,
         reads_only=m.group != _WRITE,
         estimated_seconds=scans * o.rows * clients / 2e6 if by_count else None,
-        summary=m.summary,
+        summary=f"{m.summary.removesuffix('.')}, {counted(clients, 'client')}." if is_point else m.summary,
     )
+
+
+def points_of(o: TableOptions, m: Microbenchmark) -> Iterator[Phase]:
+    """Yields a microbenchmark with each number of clients."""
+    return curve_phases(m.name, o.clients, o.refine, lambda clients: [step(o, m, clients=clients)])
 
 
 def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
@@ -403,7 +412,7 @@ def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None =
         return []
     seconds = o.warm_scan_seconds if m.event is scan else seconds
     named = Microbenchmark(name, m.group, m.event)
-    return [step(o, named, seconds=seconds, clients=clients, measured=False)]
+    return [step(o, named, seconds=seconds, clients=clients or o.most_clients, measured=False)]
 
 
 class Sysbench:
@@ -458,7 +467,7 @@ class Sysbench:
         ]
         if before or writes or not after:
             found += warm(o, "scan.warmpre", _SCAN[0])
-        found += [step(o, m) for m in (*before, *writes)]
+        found += [point for m in (*before, *writes) for point in points_of(o, m)]
         if after:
             found += [settle] if writes else []
             found += warm(o, "scan.warm", _SCAN[0])
@@ -466,18 +475,19 @@ class Sysbench:
         for m in after:
             if m in by_index[:1]:
                 found += warm(o, "points-covered-si.warm", _POINTS_SI[0])
-            found.append(step(o, m))
-        found += [step(o, m) for m in last]
+            found += points_of(o, m)
+        found += [point for m in last for point in points_of(o, m)]
         return found
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
         """What reads can be of any length; what writes has the length that the data are made for."""
-        names = {m.name for m in ALL}
-        alone = self.part(steps) if steps and names.issuperset(steps) else {}
-        return {"read_seconds": seconds, **alone}
+        alone = self.part(steps)
+        known = steps and {m.name for m in ALL}.issuperset(alone["steps"])
+        return {"read_seconds": seconds, **(alone if known else {})}
 
     def part(self, steps: Sequence[str]) -> Mapping[str, Any]:
-        return {"steps": list(steps)}
+        """A curve is measured as a whole."""
+        return {"steps": list(dict.fromkeys(CLIENTS.sub("", name) for name in steps))}
 
     def estimate(self, options: SysbenchOptions) -> RunCost:
         """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
