@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgstrata.campaign.plan.stages import LOADING, Stage, Unit, units_of
+from pgstrata.campaign.plan.stages import LOADING, Stage, Unit, further_line, units_of
 from pgstrata.measure.pace import Pace
 from support.campaign import plan
 
@@ -164,8 +164,11 @@ def test_further_points_of_a_curve_are_a_stage_of_their_own(tmp_path: Path, cloc
         assert pace.left() == pytest.approx(further.seconds)
     pace.end()
     assert pace.left() == 0
+    said = "up to 3 steps may be added to 1 curve, where it is not known yet"
+    assert (further_line(without), further_line(planned)) == ("", said)
 
 
 def test_without_turns_a_curve_has_no_further_points(tmp_path: Path) -> None:
     planned = plan(tmp_path, HEADS["alone"], options=CURVE.format(refine=3))
     assert [stage.step for stage in units_of(planned)[0].stages][-1] == "qr0-c4"
+    assert further_line(planned) == ""

@@ -386,6 +386,7 @@ def plan_lines(plan: Plan) -> list[str]:
     from pgstrata.campaign.plan.left_out import left_out_lines
     from pgstrata.campaign.plan.model import AGAIN
     from pgstrata.campaign.plan.resume import phases_of
+    from pgstrata.campaign.plan.stages import further_line
     from pgstrata.cli.output import aligned
     from pgstrata.workload.core.language import Work
 
@@ -423,6 +424,7 @@ def plan_lines(plan: Plan) -> list[str]:
         "",
         total,
         *([f"{again} of them {AGAIN}"] if again else []),
+        *filter(None, [further_line(plan)]),
         *outside,
         *(["", *steps, "", *kept_lines(plan)] if steps else []),
         *left_out_lines(plan.variants),

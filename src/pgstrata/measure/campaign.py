@@ -23,7 +23,7 @@ from pgstrata.campaign.plan.model import AGAIN, PlannedRun
 from pgstrata.campaign.plan.order import takes_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, make_plan
-from pgstrata.campaign.plan.stages import units_of
+from pgstrata.campaign.plan.stages import further_line, units_of
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.disk import storing
@@ -325,7 +325,7 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
     there = len(plan.runs) - len(plan.missing)
     if there:
         say(f"{there} of {len(plan.runs)} runs are there already")
-    for line in kept_lines(plan):
+    for line in filter(None, (further_line(plan), *kept_lines(plan))):
         say(line)
     if again := sum(run.again for run in plan.runs):
         say(f"{again} more {AGAIN}")

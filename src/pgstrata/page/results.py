@@ -403,9 +403,9 @@ def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[
     found: dict[str, list[MeasuredStep]] = {}
     order: dict[str, int] = {}
     for run in runs:
-        for record in run.steps:
+        for place, record in enumerate(run.steps):
             found.setdefault(record.name, []).append(MeasuredStep(run, record))
-            order.setdefault(record.name, record.order)
+            order.setdefault(record.name, place)
     made: list[StepResults] = []
     taken: set[str] = set()
     for name in sorted(found, key=lambda n: order[n]):

@@ -122,7 +122,7 @@ RUN = {
 
 STEP = {
     "name": "unique in its run",
-    "order": "from 1",
+    "order": "from 1; points that were added to a curve come last",
     "group": "steps that differ in a number only",
     "measured": "false: a load or a warm-up, never compared",
     "reads_only": "it leaves the data as it is",

@@ -17,6 +17,7 @@ from pgstrata.campaign.plan.order import (
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, groups
 from pgstrata.campaign.study import Study
+from pgstrata.numbers import counted
 from pgstrata.workload.core.language import Refine, Step
 
 LOADING = "loading"
@@ -52,6 +53,16 @@ def units_of(plan: Plan) -> list[Unit]:
     spec = plan.campaign.spec
     together = groups(able) if takes_turns(spec) else [[run] for run in able]
     return [Unit(runs, _stages(runs, spec)) for runs in together]
+
+
+def further_line(plan: Plan) -> str:
+    """Returns how many steps may be added to curves while variants take turns; empty where there are none."""
+    runs = {run.key.workload: run for run in plan.missing} if takes_turns(plan.campaign.spec) else {}
+    places = [phase for run in runs.values() for phase in phases_of(run) if isinstance(phase, Refine)]
+    if not places:
+        return ""
+    most = counted(sum(place.most for place in places), "step")
+    return f"up to {most} may be added to {counted(len(places), 'curve')}, where it is not known yet"
 
 
 def _stages(runs: Sequence[PlannedRun], spec: Study) -> list[Stage]:
@@ -94,4 +105,4 @@ def _further(refine: Refine, runs: Sequence[PlannedRun], spec: Study) -> Stage:
     return Stage(refine.steps, schedule_of(steps[0], spec).how, share * len(runs), limit)
 
 
-__all__ = ["LOADING", "Stage", "Unit", "units_of"]
+__all__ = ["LOADING", "Stage", "Unit", "further_line", "units_of"]
