@@ -9,6 +9,7 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from support.program import Program
+from support.slots import CURVE, write_slots
 
 CAMPAIGN = """
 name = "curve"
@@ -52,56 +53,11 @@ def test_a_range_of_clients_becomes_a_curve(place: Path, pgstrata: Program, pg17
     assert "\npgbench/select-only-prepared: " in compared
 
 
-SLOTS = """
-name = "slots"
-data_dir = "data"
-order = "interleaved"
-placement = "free"
-slice_seconds = 0.05
-other_load = 1
-margin = 0.1
-waits = 100
-
-[[variants]]
-server = "{server}"
-label = "many"
-config = ["default", "curve.slots=64"]
-
-[[variants]]
-server = "{server}"
-label = "two"
-config = ["default", "curve.slots=2"]
-
-[[workloads]]
-name = "custom"
-[workloads.options]
-setup = ["slots.sql"]
-scripts = ["sleep.sql"]
-clients = "1..8"
-refine = 2
-seconds = 2
-warmup = 0
-reads_only = true
-"""
-
-SLEEP = """
-CREATE FUNCTION sleep(client int) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(client % current_setting('curve.slots')::int);
-    PERFORM pg_sleep(0.002);
-END $$;
-"""
-"""As many clients as there are slots sleep side by side: the rate grows up to that number, on any machine."""
-
-
 @pytest.mark.timeout(400)
 def test_a_variant_that_is_slower_with_many_clients_only(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
-    (place / "slots.sql").write_text(SLEEP)
-    (place / "sleep.sql").write_text("SELECT sleep(:client_id);\n")
-    file = place / "slots.toml"
-    file.write_text(SLOTS.format(server=pg17.spec))
+    file = write_slots(place, pg17, CURVE)
     done = pgstrata("run", file, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert "  sleep: next with 3 clients, as the curve is not known there yet" in done.stderr

@@ -11,6 +11,7 @@ from pgstrata.server.find.model import Server
 from pgstrata.store import Results, Run
 from support.interleaved import text
 from support.kills import KILL, ONE, TERM, Room, end_when, run
+from support.slots import AFTER, CURVE, write_slots
 
 STEPS = ["read-only=10", "read-only=100", "point-query"]
 """In the order in which sysbench has them."""
@@ -40,7 +41,7 @@ def write(room: Room, campaign: str) -> Path:
 
 def kept(room: Room) -> list[Path]:
     """The kept steps of all variants."""
-    return sorted(room.results.glob("c/*/*/.1.kept/*.step"))
+    return sorted(room.results.glob("*/*/*/.1.kept/*.step"))
 
 
 def whole(room: Room) -> list[Run]:
@@ -123,3 +124,20 @@ def test_the_plan_says_what_a_stop_would_lose(room: Room, pg17: Server) -> None:
     assert "a run that is stopped begins anew: later steps read what l.i1 writes" in run(
         room, insert, "--dry-run"
     )
+
+
+@pytest.mark.timeout(400)
+def test_points_that_were_added_to_a_curve_are_kept(room: Room, pg17: Server) -> None:
+    file = write_slots(room.place, pg17, CURVE, AFTER)
+    coarse = 2 * 4
+    end_when(room, file, KILL, lambda: len(kept(room)) >= coarse + 2)
+    said = " ".join(run(room, file, "--dry-run").split())
+    assert "kept: sleep-c1, sleep-c2, sleep-c4, sleep-c8, sleep-c3" in said
+    run(room, file, "--no-report")
+    for made in whole(room):
+        attempts = {step.name: step.attempt for step in made.steps if step.measured}
+        points = [f"sleep-c{clients}" for clients in (1, 2, 4, 8, 3)]
+        assert [attempts[name] for name in points] == [1] * 5
+        assert attempts["after"] == 2
+        orders = {step.name: step.order for step in made.steps if step.measured}
+        assert orders["sleep-c3"] > orders["after"], "seeds of planned steps are those of a coarse grid"

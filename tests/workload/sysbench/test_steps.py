@@ -370,6 +370,11 @@ def test_one_number_of_clients_is_recorded_and_named_as_a_number() -> None:
     assert list(steps(steps="point-query", clients=[4])) == ["point-query"]
 
 
+def test_a_number_of_clients_twice_is_refused() -> None:
+    with pytest.raises(ValidationError, match="4 stands there twice: name each number of clients once"):
+        SysbenchOptions.model_validate({"clients": [4, 1, 4]})
+
+
 def test_a_part_of_the_steps_has_whole_curves() -> None:
     part = Sysbench().part(["scan-c1", "scan-c4", "read-only=10.pre-c1"])
     assert part == {"steps": ["scan", "read-only=10.pre"]}

@@ -20,7 +20,8 @@ _HOW = (
     "Bands are 95 % intervals of each rate, which do not tell whether two variants differ: the verdicts of "
     "pairs do. A diamond is the knee, beyond which the rate no longer grows, with its 95 % interval: where "
     "two straight lines in log rate over log clients meet, the second of which rises by less than 15 % for "
-    "twice the clients. A curve without one grows up to the most clients."
+    "twice the clients. A curve without one grows up to the most clients. The sentence names the wait event "
+    "that grew where it is slower, if one clearly did and they were sampled (--waits 10)."
 )
 
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
@@ -132,6 +140,13 @@ class CurveOptions(WorkloadOptions):
         description="numbers of clients that may be added to three or more while variants take turns, where "
         f"a verdict changes or a rate stops growing; {REFINED} with a range such as `1..48`, else none",
     )
+
+    @field_validator("clients", check_fields=False)
+    @classmethod
+    def _no_number_twice(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if twice := next((number for number in value if value.count(number) > 1), None):
+            raise ValueError(f"{twice} stands there twice: name each number of clients once")
+        return value
 
     @model_validator(mode="before")
     @classmethod
