@@ -57,7 +57,7 @@ def test_a_range_of_clients_becomes_a_curve(place: Path, pgstrata: Program, pg17
 def test_a_variant_that_is_slower_with_many_clients_only(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
-    file = write_slots(place, pg17, CURVE)
+    file = write_slots(place, pg17.spec, CURVE)
     done = pgstrata("run", file, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert "  sleep: next with 3 clients, as the curve is not known there yet" in done.stderr
@@ -65,10 +65,10 @@ def test_a_variant_that_is_slower_with_many_clients_only(
     (curve,) = comparison["curves"]
     assert curve["sentence"] == "the same up to 2 clients, slower beyond, Lock advisory"
     words = {point["clients"]: point["word"] for point in curve["points"]}
-    assert words | {1: "same", 2: "same", 3: "slower", 4: "slower", 8: "slower"} == words
-    assert curve["base_knee"]["clients"] is None, "the rate of 64 slots grows up to 8 clients"
+    assert words == {1: "same", 2: "same", 3: "slower", 4: "slower"}
+    assert curve["base_knee"]["high"] == 4, "the rate of 64 slots grows up to the end"
     knee = curve["other_knee"]
-    assert knee["low"] <= 2 <= knee["high"] and knee["clients"] == pytest.approx(2, rel=0.2)
+    assert knee["low"] <= 2 <= knee["high"] and knee["clients"] < 3
     said = pgstrata("compare", "many", "two").stdout
     assert f"\ncustom/sleep: {curve['sentence']}\n" in said
     (compared,) = json.loads(pgstrata("compare", "many", "two", "--format", "json").stdout)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgstrata.server.find.model import Server
-
 NAME = "slots"
 
 CAMPAIGN = """
@@ -17,10 +15,10 @@ name = "slots"
 data_dir = "data"
 order = "interleaved"
 placement = "free"
-slice_seconds = 0.05
+slice_seconds = 0.1
 other_load = 1
-margin = 0.1
-waits = 100
+margin = 0.2
+waits = 50
 
 [[variants]]
 server = "{server}"
@@ -47,20 +45,20 @@ SLEEP = """
 CREATE FUNCTION sleep(client int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(client % current_setting('curve.slots')::int);
-    PERFORM pg_sleep(0.002);
+    PERFORM pg_sleep(0.01);
 END $$;
 """
 
-CURVE = '{ name = "sleep", scripts = ["sleep.sql"], clients = "1..8" }'
+CURVE = '{ name = "sleep", scripts = ["sleep.sql"], clients = "1..4" }'
 AFTER = '{ name = "after", scripts = ["sleep.sql"], clients = 1 }'
 
 
-def write_slots(place: Path, server: Server, *steps: str) -> Path:
-    """Writes the campaign and its files into a folder; returns the campaign's file."""
+def write_slots(place: Path, server: str, *steps: str) -> Path:
+    """Writes the campaign and its files into a folder; returns the campaign's file. server: its spec."""
     (place / "slots.sql").write_text(SLEEP)
     (place / "sleep.sql").write_text("SELECT sleep(:client_id);\n")
     file = place / f"{NAME}.toml"
-    file.write_text(CAMPAIGN.format(server=server.spec, steps=", ".join(steps)))
+    file.write_text(CAMPAIGN.format(server=server, steps=", ".join(steps)))
     return file
 
 
