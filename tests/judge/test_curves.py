@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from msgspec import structs, to_builtins
 
 from pgstrata.judge.compare import Comparison, compare_all
@@ -46,8 +47,8 @@ SLOWER = {clients: min(rate, 400.0) for clients, rate in BASE.items()}
 WAITS = {8: 0.5, 16: 0.75, 32: 0.8}
 
 
-def compared(base: list[StepRecord], other: list[StepRecord]) -> Comparison:
-    turns = comparison_record("a", "b")
+def compared(base: list[StepRecord], other: list[StepRecord], *, until: str = "time") -> Comparison:
+    turns = comparison_record("a", "b", until=until)
     sides = [
         Side(label, (stored_run(label, 1, *steps, comparison=turns),))
         for label, steps in (("a", base), ("b", other))
@@ -88,11 +89,16 @@ def test_a_side_without_rates_has_no_knee() -> None:
     assert to_builtins(record)["other_knee"] is None
 
 
-def test_words_while_variants_take_turns_are_those_of_the_comparison() -> None:
-    base, other = curve(1, BASE), curve(2, SLOWER)
+@pytest.mark.parametrize("until", ["time", "verdict"])
+def test_words_while_variants_take_turns_are_those_of_the_comparison(until: str) -> None:
+    span = 5.0 if until == "verdict" else None
+    base, other = (
+        [structs.replace(step, span=span) for step in side] for side in (curve(1, BASE), curve(2, SLOWER))
+    )
     by_clients = [dict(zip(BASE, side, strict=True)) for side in (base, other)]
-    words = words_in_turns(*by_clients, watched=False, criterion=CRITERION)
-    (record,) = compared(base, other).curves
+    words = words_in_turns(*by_clients, watched=until == "verdict", criterion=CRITERION)
+    (record,) = compared(base, other, until=until).curves
+    assert len(set(words.values())) == 2
     assert [(point.clients, point.word) for point in record.points] == list(words.items())
 
 
