@@ -17,8 +17,8 @@ def phases(**options: Any) -> list[Phase]:
 
 
 def test_a_curve_of_each_number_of_warehouses_gets_its_points_before_the_next_load() -> None:
-    found = phases(clients="1..4", conditions="none")
-    names = [p.name if isinstance(p, Step) else p.steps for p in found if isinstance(p, Step | Refine)]
+    planned = phases(clients="1..4", conditions="none")
+    names = [p.name if isinstance(p, Step) else p.steps for p in planned if isinstance(p, Step | Refine)]
     assert names == [
         name
         for w in (1, 2)

@@ -262,8 +262,8 @@ def compare_all(
 
 def _curves(steps: Sequence[StepVerdict], here: _Steps, there: _Steps) -> Iterator[CurveVerdict]:
     for workload in dict.fromkeys(step.workload for step in steps):
-        own = [step for step in steps if step.workload == workload]
-        yield from judge_curves(workload, [(step.step, _point(step, here, there)) for step in own])
+        its_steps = (step for step in steps if step.workload == workload)
+        yield from judge_curves(workload, [(step.step, _point(step, here, there)) for step in its_steps])
 
 
 def _point(step: StepVerdict, here: _Steps, there: _Steps) -> CurvePoint:

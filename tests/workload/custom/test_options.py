@@ -232,11 +232,11 @@ steps = [
 @pytest.mark.program
 @pytest.mark.parametrize(("settle", "before"), [("none", 0), ("checkpoint", 1), ("vacuum", 2)])
 def test_a_range_of_clients_has_a_place_for_further_points(campaign: Write, settle: str, before: int) -> None:
-    found = phases(campaign(CURVE.format(settle=settle)))
-    (place,) = (phase for phase in found if isinstance(phase, Refine))
+    planned = phases(campaign(CURVE.format(settle=settle)))
+    (place,) = (phase for phase in planned if isinstance(phase, Refine))
     assert (place.steps, tuple(place.clients), place.most) == ("look", (1, 2, 4, 8), REFINED)
     *admin, step = place.at(6)
     assert isinstance(step, Step) and len(admin) == before
     assert (step.name, step.roles[0].clients, step.reads_only) == ("look-c6", 6, True)
-    names = [p.steps if isinstance(p, Refine) else p.name for p in found if isinstance(p, Step | Refine)]
+    names = [p.steps if isinstance(p, Refine) else p.name for p in planned if isinstance(p, Step | Refine)]
     assert names == ["look-c1", "look-c2", "look-c4", "look-c8", "look", "buy-c2", "buy-c4"]

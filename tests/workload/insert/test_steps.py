@@ -319,8 +319,8 @@ def test_options_that_mean_nothing_are_refused_by_name(options: dict[str, object
 
 @pytest.mark.parametrize("tables", ["per-client", "shared"])
 def test_several_numbers_of_clients_are_curves_of_the_query_steps(tables: str) -> None:
-    found = phases(clients="1..4", tables=tables, steps="100:range 0:point")
-    names = [p.name if isinstance(p, Step) else p.steps for p in found if isinstance(p, Step | Refine)]
+    planned = phases(clients="1..4", tables=tables, steps="100:range 0:point")
+    names = [p.name if isinstance(p, Step) else p.steps for p in planned if isinstance(p, Step | Refine)]
     queries = [f"{name}{end}" for name in ("qr100", "qp0") for end in ("-c1", "-c2", "-c4", "")]
     assert names == ["l.i0", "l.x", "l.i1", "l.i2", *queries]
     several, most = steps(clients=[1, 4], tables=tables), steps(clients=4, tables=tables)
@@ -333,8 +333,8 @@ def test_several_numbers_of_clients_are_curves_of_the_query_steps(tables: str) -
 
 
 def test_clients_of_one_shared_table_delete_stripes_of_those_that_there_are() -> None:
-    found = steps(clients=[1, 2, 4], tables="shared", steps="100:range")
+    planned = steps(clients=[1, 2, 4], tables="shared", steps="100:range")
     stripes = {
-        n: role(found[f"qr100-c{n}"].spec(), "delete")["scripts"][0]["ops"][1]["expr"] for n in (1, 2, 4)
+        n: role(planned[f"qr100-c{n}"].spec(), "delete")["scripts"][0]["ops"][1]["expr"] for n in (1, 2, 4)
     }
     assert stripes == {n: f":min_id + {n * 50}" for n in (1, 2, 4)}

@@ -344,8 +344,8 @@ def test_a_secondary_index_in_place_of_the_primary_key() -> None:
 
 
 def test_several_numbers_of_clients_are_a_curve_of_each_microbenchmark() -> None:
-    found = phases(steps="update-one point-query", clients="1..4", cache_seconds=0)
-    names = [p.name if isinstance(p, Step) else p.steps for p in found if isinstance(p, Step | Refine)]
+    planned = phases(steps="update-one point-query", clients="1..4", cache_seconds=0)
+    names = [p.name if isinstance(p, Step) else p.steps for p in planned if isinstance(p, Step | Refine)]
     assert names == [
         *("load", "index"),
         *("update-one-c1", "update-one-c2", "update-one-c4", "update-one"),
@@ -354,7 +354,7 @@ def test_several_numbers_of_clients_are_a_curve_of_each_microbenchmark() -> None
     by_name = steps(steps="update-one point-query", clients=[1, 4])
     assert [step.roles[0].clients for step in by_name.values()] == [1, 4, 1, 4]
     assert by_name["point-query-c4"].summary == "Selects one row by primary key, 4 clients."
-    place = next(p for p in found if isinstance(p, Refine))
+    place = next(p for p in planned if isinstance(p, Refine))
     assert [p.name for p in place.at(3) if isinstance(p, Step)] == ["update-one-c3"]
 
 

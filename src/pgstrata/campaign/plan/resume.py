@@ -68,16 +68,16 @@ def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> lis
 def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
     """The kept steps from the first on, without a gap."""
     there = {step.name: step for step in kept.kept(results.root, run.key) if step.made_of == run.made_of}
-    found: list[KeptStep] = []
+    leading: list[KeptStep] = []
     alone = {step.name for step in independent(phases_of(run))}
     for phase in phases_of(run):
         if isinstance(phase, Refine):
-            found += [there[name] for name in _added(phase, there)] if found else []
+            leading += [there[name] for name in _added(phase, there)] if leading else []
         elif isinstance(phase, Step) and phase.name in alone:
             if phase.name not in there:
                 break
-            found.append(there[phase.name])
-    return found
+            leading.append(there[phase.name])
+    return leading
 
 
 def _added(refine: Refine, names: Iterable[str]) -> list[str]:

@@ -130,7 +130,7 @@ class RunsInTurn:
 
         while True:
             self.group.each(forward)
-            phase = next((one.phase for one in self.group.here), None)
+            phase = next((participant.phase for participant in self.group.here), None)
             if not isinstance(phase, Refine):
                 return phase if isinstance(phase, Step) else None
             clients = next_point(self.group, phase)

@@ -97,11 +97,11 @@ def _measured(
 ) -> list[Phase]:
     """Returns what measures a step with a number of clients. Raises UsageError for scripts that cannot be
     read."""
-    made = replace(_step(o, step, tables, clients), confined=confined)
-    check_scripts(made)
+    measured = replace(_step(o, step, tables, clients), confined=confined)
+    check_scripts(measured)
     if o.settle == "vacuum":
-        return [*_settle(o), made]
-    return [Admin("checkpoint", ["CHECKPOINT"]), made] if o.settle == "checkpoint" else [made]
+        return [*_settle(o), measured]
+    return [Admin("checkpoint", ["CHECKPOINT"]), measured] if o.settle == "checkpoint" else [measured]
 
 
 def _step(o: CustomOptions, step: ScriptStep, tables: Sequence[str], clients: int) -> Step:
