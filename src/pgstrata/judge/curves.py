@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,15 +14,13 @@ from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.waiting import grown_wait
 from pgstrata.stats import sequential
-from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.curve import LEAST_POINTS, Knee, curve_sentence, curve_words, knee
+from pgstrata.stats.criterion import LEAST_POINTS, Criterion
+from pgstrata.stats.curve import Knee, curve_sentence, curve_words, knee
 from pgstrata.stats.estimate import estimate
 from pgstrata.stats.verdict import Verdict, Word, compare, interval, set_aside
+from pgstrata.step_names import CLIENTS
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StepRecord
-
-#: The end of the name of a step that is measured with several numbers of clients.
-CLIENTS = re.compile(r"-c(\d+)$")
 
 Named = TypeVar("Named")
 
@@ -171,7 +168,6 @@ def log_rate_error(repeats: Sequence[StepRecord]) -> tuple[float, float]:
 
 
 __all__ = [
-    "CLIENTS",
     "CurvePoint",
     "CurveSide",
     "CurveVerdict",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pgstrata.campaign.plan.stages import LOADING, Stage, Unit
-from pgstrata.judge.curves import CLIENTS
+from pgstrata.step_names import CLIENTS
 
 
 @dataclass

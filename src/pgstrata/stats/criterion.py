@@ -21,6 +21,9 @@ LEAST_BLOCKS = 8
 CPU, its connection, where its memory lies) lasts as long as its block, so fewer do not tell chance from a
 difference. Were each of eight blocks one of two states, all would agree by chance in 2 of 256 comparisons."""
 
+LEAST_POINTS = 3
+"""Numbers of clients that make a curve."""
+
 
 def check_share(name: str, value: float) -> None:
     """Raises ValueError unless 0 < value < 1."""

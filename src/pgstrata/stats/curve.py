@@ -18,14 +18,11 @@ from itertools import groupby, pairwise, product
 import numpy as np
 
 from pgstrata.numbers import counted
-from pgstrata.stats.criterion import CONFIDENCE, check_share
+from pgstrata.stats.criterion import CONFIDENCE, LEAST_POINTS, check_share
 from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import Verdict, Word
-
-LEAST_POINTS = 3
-"""Numbers of clients that make a curve."""
 
 GROWTH = 0.2
 """Slope of log rate over log clients below which a rate no longer grows: twice the clients, 15 % more."""
@@ -200,4 +197,4 @@ def _open_knee(curve: Curve) -> Knee | None:
     return None if place.grows or place.high <= FINE * place.low else place
 
 
-__all__ = ["LEAST_POINTS", "Curve", "Knee", "curve_sentence", "curve_words", "knee", "next_clients"]
+__all__ = ["Curve", "Knee", "curve_sentence", "curve_words", "knee", "next_clients"]

@@ -37,7 +37,15 @@ def test_the_page_has_every_key() -> None:
                 assert f"| `{name}` |" in page
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "campaigns").rglob("*.toml")), ids=lambda p: p.name)
+BROUGHT = {"join-order.toml"}
+"""Campaigns whose data the user brings: tests of their workload read them with data."""
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted(file for file in (ROOT / "campaigns").rglob("*.toml") if file.name not in BROUGHT),
+    ids=lambda p: p.name,
+)
 def test_ready_campaigns_are_valid(file: Path) -> None:
     campaign = read_campaign(file)
     assert campaign.variants

@@ -14,7 +14,7 @@ import pgstrata
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.study import Study
-from pgstrata.judge.curves import CLIENTS
+from pgstrata.step_names import CLIENTS
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Refine, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pgstrata.stats.curve import LEAST_POINTS
+from pgstrata.stats.criterion import LEAST_POINTS
 from pgstrata.workload.core.language import Phase, Refine
 
 

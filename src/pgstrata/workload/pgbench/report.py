@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.curves import CLIENTS
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, legend_above, rounded, trace
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults, anchor, natural
+from pgstrata.step_names import CLIENTS
 
 _LATENCIES = ("mean", "p95", "p99")
 # where each of the four panels lies: across, up

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from pgstrata.judge.curves import CLIENTS
 from pgstrata.numbers import counted
 from pgstrata.server.features import NEWEST, Feature, Features
+from pgstrata.step_names import CLIENTS
 from pgstrata.suggest import nearest
 from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
