@@ -259,6 +259,11 @@ def indexes_of(plan: Any) -> list[str]:
     return list(dict.fromkeys(str(n.plan["Index Name"]) for n in nodes_of(plan) if n.plan.get("Index Name")))
 
 
+def with_queries_of(plan: Any) -> list[str]:
+    """Returns the names of the WITH queries that a plan executes on their own, in their order."""
+    return list(dict.fromkeys(str(n.plan["CTE Name"]) for n in nodes_of(plan) if n.plan.get("CTE Name")))
+
+
 def aliases_of(plan: Any) -> dict[str, tuple[str, str]]:
     """Returns schema and name of the table behind each alias of a plan."""
     return {
@@ -293,5 +298,6 @@ __all__ = [
     "node_times",
     "relations_of",
     "spilled_kilobytes",
+    "with_queries_of",
     "wrong_estimates",
 ]

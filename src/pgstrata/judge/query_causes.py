@@ -9,16 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.single_queries import PhaseTimes
+from pgstrata.sql_with import on_one_line
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, is_bounded
-from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyKind, RemedyTrial, Slice, TrialTurns
+from pgstrata.store.record import (
+    FOR_ONE_QUERY,
+    NodeMoved,
+    QueryCauseRecord,
+    RemedyKind,
+    RemedyTrial,
+    Slice,
+    TrialTurns,
+)
 
 CauseOf = Literal["planner", "executor", "both", "partly planner", "partly executor", "unknown"]
 Word = CauseOf | Literal["schema", "planning", "executor and planning"]
@@ -33,8 +42,6 @@ LEFT = 0.25
 
 ALIKE = 0.9
 """Proven remedies within this share of the best one are about as good: the simplest is named."""
-
-_ORDER: tuple[RemedyKind, ...] = ("analyze", "index", "target", "statistics", "jit", "memory", "setting")
 
 
 def look(
@@ -143,14 +150,9 @@ class Remedy:
         return self.word == "faster"
 
     @property
-    def is_for_one_query(self) -> bool:
-        """Whether it is set for one statement, so that no other sees it."""
-        return self.kind in ("setting", "memory", "jit")
-
-    @property
     def on_others(self) -> str:
         """Its effect on other queries in words; empty where it was not measured."""
-        if self.is_for_one_query:
+        if self.kind in FOR_ONE_QUERY:
             return "none sees it"
         named = {
             "slower": ", ".join(f"{e.query} {e.times}" for e in self.effects if e.word == "slower"),
@@ -212,7 +214,8 @@ class QueryCause:
         if best is not None and best.times is not None:
             most = " at most" if best.at_most else ""
             others = f"; other queries: {best.on_others}" if best.on_others else ""
-            return f"{'; '.join(best.sql)}: the query takes {best.times} of its time{most}{others}"
+            sql = "; ".join(map(on_one_line, best.sql))
+            return f"{sql}: the query takes {best.times} of its time{most}{others}"
         if not self.has_looked_for_remedies:
             return ""
         tried = len(self.remedies)
@@ -370,7 +373,7 @@ def _ranked(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
         return tuple(remedies)
     least = min(one.times.ratio for one in proven if one.times is not None)
     near = [one for one in proven if one.times is not None and one.times.ratio <= least / ALIKE]
-    best = min(near, key=lambda one: _ORDER.index(one.kind))
+    best = min(near, key=lambda one: get_args(RemedyKind).index(one.kind))
     return (best, *(one for one in remedies if one is not best))
 
 

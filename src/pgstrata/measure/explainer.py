@@ -31,6 +31,11 @@ class Explainer:
         self.asked = 0
 
     @property
+    def query(self) -> str:
+        """The text of the query."""
+        return self._query
+
+    @property
     def connection(self) -> psycopg.Connection[Any]:
         """The connection, in autocommit."""
         return self._connection

@@ -28,7 +28,7 @@ from pgstrata.judge.plan_times import (
 from pgstrata.measure.explainer import ASK_SECONDS, Explainer, set_local
 from pgstrata.measure.old_plan import Setting, differing, statements
 from pgstrata.sql_text import identifier
-from pgstrata.store.record import RemedyKind
+from pgstrata.store.record import FOR_ONE_QUERY, RemedyKind
 
 TARGET = 1000
 """The statistics target that is tried."""
@@ -49,17 +49,19 @@ Relation = tuple[str, str]
 @dataclass(frozen=True)
 class Candidate:
     """A remedy to be tried. sql: as a DBA would execute it; before: as a transaction executes it before the
-    query; plan: details of the plan with it."""
+    query; plan: details of the plan with it; text: of the statement that stands for the query, empty for its
+    own."""
 
     kind: RemedyKind
     sql: tuple[str, ...]
     before: tuple[str, ...]
     plan: tuple[str, ...]
+    text: str = ""
 
     @property
     def is_for_one_query(self) -> bool:
-        """Whether it is set for one statement, so that no other sees it."""
-        return self.kind in ("setting", "memory", "jit")
+        """Whether no other query sees it."""
+        return self.kind in FOR_ONE_QUERY
 
 
 def missing_indexes(
@@ -154,6 +156,7 @@ def candidates(
     new: Mapping[str, Setting],
     *,
     old_plan: Mapping[str, str] | None,
+    rewritten: Explainer | None = None,
     indexes: Sequence[str],
     same_plan: bool,
     without: Sequence[str],
@@ -162,29 +165,36 @@ def candidates(
     """Returns the remedies to be measured, the simplest and most lasting first.
 
     executed: the new server's plan, with actual rows where the query came to its end; old, new: settings;
-    old_plan: those that bring the old plan; indexes: definitions of missing ones, which exist while
-    candidates are looked for; without: statements that take them away again. Raises psycopg.Error where the
-    connection breaks.
+    old_plan: those that bring the old plan; rewritten: asks for the query as written for it; indexes:
+    definitions of missing ones, which exist while candidates are looked for; without: statements that take
+    them away again. Raises psycopg.Error where the connection breaks.
     """
     plain = explainer.detail(without) or ()
     found: list[Candidate] = []
 
     def add(kind: RemedyKind, sql: Sequence[str], before: Sequence[str], *, executes: bool = False) -> None:
         check()
-        plan = explainer.detail(before)
+        asked = rewritten if rewritten is not None and kind == "rewrite" else explainer
+        plan = asked.detail(before)
         if plan is None or (plan == plain and not executes):
             return
         if executes or all(plan != one.plan or one.kind in ("memory", "jit") for one in found):
-            found.append(Candidate(kind, tuple(sql), tuple(before), plan))
+            text = asked.query if kind == "rewrite" else ""
+            found.append(Candidate(kind, tuple(sql), tuple(before), plan, text))
 
     if indexes:
         add("index", indexes, ())
     wrong = wrong_estimates(executed)
     for kind, changes in _statistics(explainer.connection, executed, wrong, same_plan=same_plan):
         add(kind, changes, [*without, *changes])
+    if rewritten is not None:
+        add("rewrite", [rewritten.query], without)
     if old_plan:
         sql = statements(old_plan)
-        add("setting", [*indexes, *sql], sql)
+        if rewritten is None:
+            add("setting", [*indexes, *sql], sql)
+        else:
+            add("rewrite", [*indexes, *sql, rewritten.query], sql)
     if _is_compiled(executed) and "jit" in new and new["jit"].value == "on":
         sql = (set_local("jit", "off"),)
         if all(one.sql != sql for one in found):

@@ -393,7 +393,11 @@ class NodeMoved(Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_fact: str = ""
 
 
-RemedyKind = Literal["analyze", "statistics", "target", "index", "setting", "memory", "jit"]
+RemedyKind = Literal["analyze", "index", "target", "statistics", "jit", "memory", "setting", "rewrite"]
+"""The simplest first."""
+
+FOR_ONE_QUERY: frozenset[RemedyKind] = frozenset(("setting", "memory", "jit", "rewrite"))
+"""Remedies that no other query sees: they are set in its transaction, or it is written in another way."""
 
 
 class TrialTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -428,7 +432,8 @@ class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the planner decided otherwise: nodes of the base's plan, and of the variant's. Empty where the
     plans are the same."""
     old_plan: tuple[str, ...] = ()
-    """Statements under which the variant chooses the base's plan; empty where none were found, or needed."""
+    """What brings the base's plan on the variant: statements before the query, and its WITH queries that are
+    written AS MATERIALIZED; empty where nothing does, or is needed."""
     asked: Count = 0
     """How many plans were asked for to find them."""
     base: tuple[Slice, ...] = ()

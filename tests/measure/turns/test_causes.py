@@ -31,8 +31,14 @@ BEGIN
     END IF;
     RETURN n;
 END $$;
+CREATE FUNCTION points(n int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..500 LOOP NULL; END LOOP;
+    RETURN n;
+END $$;
 DO $$ BEGIN
     IF current_setting('server_version_num')::int >= 170000 THEN
+        ALTER FUNCTION points(int) STABLE;
         DROP INDEX item_kind;
         ALTER TABLE item ALTER a SET STATISTICS 0, ALTER b SET STATISTICS 0, ALTER c SET STATISTICS 0;
     END IF;
@@ -121,6 +127,23 @@ def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server,
     page = (place / "results" / "causes.report" / "index.html").read_text()
     assert "Why, and what helps: custom against old" in page
     assert "Remedies that were tried" in page
+
+
+def test_a_with_query_of_one_side(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
+    """One with a volatile function is not inlined, so the side where it is stable computes it five times."""
+    text = "WITH x AS (SELECT points(id) AS a FROM part WHERE id < 300) SELECT sum(a + a + a + a + a) FROM x"
+    file = write(place, {"old": (pg13, ""), "new": (pg17, "")}, {"with": text})
+    words, found = causes(place, pgstrata, file)
+    assert words["with"] in ("slower", "unclear")
+    if "with" in found:
+        cause = found["with"]
+        assert cause["old_plan"] == ["WITH x AS MATERIALIZED (…)"]
+        assert cause["word"] in ("planner", "partly planner", "unknown")
+        assert [remedy["sql"] for remedy in cause["remedies"] if remedy["kind"] == "rewrite"] == [
+            [text.replace(" AS (", " AS MATERIALIZED (")]
+        ]
+        remedy = best(cause)
+        assert remedy is None or remedy["kind"] == "rewrite"
 
 
 def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> None:

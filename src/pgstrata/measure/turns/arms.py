@@ -21,7 +21,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats.executions import FIRST
 from pgstrata.store.record import Slice
 from pgstrata.turns.model import order_of_pair
-from pgstrata.workload.core.language import Script, SingleQueries, Sql, Step
+from pgstrata.workload.core.language import PgbenchScript, Script, SingleQueries, Sql, Step
 
 WARM_SECONDS = 10.0
 """A query that takes less is executed once in each turn before it counts: ANALYZE in a turn has read what the
@@ -44,12 +44,14 @@ MESSAGE = 200
 class Arm:
     """One of those that take turns.
 
-    before: statements in the transaction of the query; seconds: of an execution, as far as it is known.
+    before: statements in the transaction of the query; seconds: of an execution, as far as it is known; text:
+    of the statement that stands for the query, empty for its own.
     """
 
     side: Participant
     before: Sequence[str]
     seconds: float | None
+    text: str = ""
     slices: list[Slice] = field(default_factory=list)
 
 
@@ -140,7 +142,7 @@ class ArmTurns:
         seconds = arm.seconds or self.limit_seconds
         count = max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(seconds, 1e-6))))
         try:
-            _, done, load, _ = side.measurement.execute(self._step(query, count + warm, arm.before))
+            _, done, load, _ = side.measurement.execute(self._step(query, count + warm, arm))
         except DriverError as error:
             self.check(side)
             return f"{side.label}: {server_said(error.message, MESSAGE)}"
@@ -165,12 +167,20 @@ class ArmTurns:
         )
         return ""
 
-    def _step(self, query: str, executions: int, before: Sequence[str]) -> Step:
+    def _step(self, query: str, executions: int, arm: Arm) -> Step:
         step = self._single.step(query, executions)
         (role,) = step.roles
-        first = [f"SET statement_timeout = {round(1000 * ASK_SECONDS)}", "BEGIN", *before]
+        first = [f"SET statement_timeout = {round(1000 * ASK_SECONDS)}", "BEGIN", *arm.before]
         start = [Sql.verbatim(text, name="before") for text in (*first, "SET TRANSACTION READ ONLY")]
+        if arm.text:
+            role = replace(role, scripts=[_with_text(script, arm.text) for script in role.scripts])
         return replace(step, roles=[replace(role, start=[*start, *role.start])], confined=self._confined)
+
+
+def _with_text(script: Script | PgbenchScript, text: str) -> Script:
+    """The executions of a query, with another statement."""
+    assert isinstance(script, Script)
+    return Script(*(op.with_text(text) for op in script.ops if isinstance(op, Sql)), name=script.name)
 
 
 def _is_warmed(arm: Arm) -> bool:

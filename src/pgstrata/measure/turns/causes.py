@@ -19,7 +19,7 @@ from msgspec import structs
 from pgstrata import numbers
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.judge.plan_detail import detail, differences
-from pgstrata.judge.plan_times import NodeTime, is_executed, moved
+from pgstrata.judge.plan_times import NodeTime, is_executed, moved, with_queries_of
 from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
 from pgstrata.measure.explainer import Explainer
 from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
@@ -27,6 +27,7 @@ from pgstrata.measure.remedies import Candidate, candidates, created_indexes, mi
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
 from pgstrata.measure.turns.participant import Participant
+from pgstrata.sql_with import materialized
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyTrial, TrialTurns
 
@@ -107,6 +108,8 @@ class _Examination:
         self._check = base.run.interrupts.check
         self._notes: list[str] = []
         self._three_arms: Sequence[Arm] = ()
+        self._rewritten: Explainer | None = None
+        """Asks the variant for the query with AS MATERIALIZED, where it inlines what the base does not."""
         cluster = one.variant.cluster
         self._may_change_schema = cluster.standbys.serving(reads_only=True) is cluster
         """A standby takes no other statistics or indexes than its primary's."""
@@ -127,8 +130,8 @@ class _Examination:
         text = self._turns.text(one.name)
         self._old = Explainer(self._turns.connect(base, stack, query=one.name), text)
         self._new = Explainer(self._turns.connect(variant, stack, query=one.name), text)
-        wanted_plan = self._old.plan()
-        wanted, plain = detail(wanted_plan), detail(self._new.plan())
+        wanted_plan, plain_plan = self._old.plan(), self._new.plan()
+        wanted, plain = detail(wanted_plan), detail(plain_plan)
         old, new = settings_of(self._old.connection), settings_of(self._new.connection)
         same = wanted == plain
         if self._may_change_schema:
@@ -138,6 +141,7 @@ class _Examination:
             self._turns.sizes = {variant.label: sizes}
         indexes: Sequence[str] = ()
         without: Sequence[str] = ()
+        inlined: Sequence[str] = ()
         found: dict[str, str] | None = None
         if not same:
             if self._may_change_schema:
@@ -148,14 +152,18 @@ class _Examination:
                 made = stack.enter_context(created)
                 indexes, without = made.definitions, made.without
                 self._notes += made.notes
-            result = find_old_plan(self._new, wanted, wanted_plan, old, new, check=self._check)
-            found = result.settings
+            inlined = [n for n in with_queries_of(wanted_plan) if n not in with_queries_of(plain_plan)]
+            if (rewritten := materialized(text, inlined)) is not None:
+                self._rewritten = Explainer(self._new.connection, rewritten)
+            asked = self._rewritten or self._new
+            found = find_old_plan(asked, wanted, wanted_plan, old, new, check=self._check).settings
         executed = self._executed(self._new, variant.label, without)
         nodes = self._moved(self._executed(self._old, base.label, ()), executed)
         arms: Sequence[Arm] = ()
         old_plan: tuple[str, ...] = ()
         if found is not None:
-            old_plan = (*indexes, *statements(found))
+            fenced = (f"WITH {name} AS MATERIALIZED (…)" for name in inlined if self._rewritten)
+            old_plan = (*indexes, *fenced, *statements(found))
             arms = self._three(statements(found), without)
         self._three_arms = arms
         trials: list[RemedyTrial] = []
@@ -165,7 +173,7 @@ class _Examination:
             name=one.name,
             differences=() if same else _differences(wanted, plain),
             old_plan=old_plan,
-            asked=self._new.asked,
+            asked=self._new.asked + (self._rewritten.asked if self._rewritten else 0),
             base=tuple(arms[0].slices) if arms else (),
             forced=tuple(arms[1].slices) if arms else (),
             new=tuple(arms[2].slices) if len(arms) > 2 else (),
@@ -228,7 +236,7 @@ class _Examination:
         """The base, the variant with the base's plan, and the variant, where that one comes to its end."""
         one = self._one
         base = Arm(self._base, (), one.seconds.get(self._base.label))
-        forced = Arm(one.variant, before, base.seconds)
+        forced = Arm(one.variant, before, base.seconds, self._rewritten.query if self._rewritten else "")
         arms = [base, forced]
         own = one.seconds.get(one.variant.label)
         new = Arm(one.variant, without, own)
@@ -268,6 +276,7 @@ class _Examination:
             old,
             new,
             old_plan=found,
+            rewritten=self._rewritten,
             indexes=indexes,
             same_plan=same,
             without=without,
@@ -317,11 +326,12 @@ class _Examination:
     ) -> TrialTurns:
         """A query on the variant, with and without a remedy. seconds: None where it does not end without."""
         variant = self._one.variant
-        with_it = Arm(variant, candidate.before, seconds)
+        with_it = Arm(variant, candidate.before, seconds, candidate.text)
         plain = Arm(variant, without, seconds)
         if query == self._one.name and len(self._three_arms) > 2:
             _, forced, new = self._three_arms
-            if tuple(forced.before) == tuple(candidate.before):  # measured already
+            if (tuple(forced.before), forced.text) == (tuple(candidate.before), candidate.text):
+                # Measured already.
                 with_it, plain = replace(forced, slices=[*forced.slices]), replace(new, slices=[*new.slices])
                 both = {part.pair for part in plain.slices} & {part.pair for part in with_it.slices}
                 for arm in (plain, with_it):

@@ -13,6 +13,7 @@ from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Table, missi
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.report.sections.query_verdicts import verdict_cell
 from pgstrata.stats.verdict import Word
+from pgstrata.store.record import FOR_ONE_QUERY
 
 _HOW_CAUSES = (
     "Where the plan differs, the variant executed the query with the plan of {base} in turn with {base} and "
@@ -149,7 +150,9 @@ def _statements(one: Explained) -> list[str]:
     best = one.cause.remedy
     if best is None:
         return []
-    scope = ", in the transaction of the query" if best.is_for_one_query else ""
+    scope = ", in the transaction of the query" if best.kind in FOR_ONE_QUERY else ""
+    if best.kind == "rewrite":
+        scope = ", instead of the query"
     return [f"-- {one.name} on {one.variant}{scope}", *(f"{sql};" for sql in best.sql), ""]
 
 
@@ -267,8 +270,8 @@ def _plans(results: RunSet, one: Explained) -> Listing:
         lines += [f"only on {label}:"]
         lines += [f"    {pair[place]}" for pair in one.cause.differences if pair[place]] or ["    nothing"]
     if one.cause.old_plan:
-        lines += [f"statements that bring the plan of {results.base}:"]
-        lines += [f"    {sql};" for sql in one.cause.old_plan]
+        lines += [f"what brings the plan of {results.base}:"]
+        lines += [f"    {sql}" for sql in one.cause.old_plan]
     return Listing(f"{one.name}: how the plan of {one.variant} differs", "\n".join(lines))
 
 

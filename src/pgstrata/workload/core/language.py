@@ -20,6 +20,7 @@ part of the driver's spec that describes it (docs/reference/driver.md); everythi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,9 +145,13 @@ class Sql:
         cls, text: str, *, name: str = "", record: bool = False, on_error: Literal["stop", "record"] = "stop"
     ) -> Sql:
         """A statement of somebody else: braces in it are its own."""
-        made = cls("", name=name, record=record, on_error=on_error)
-        made._op = structs.replace(made._op, sql=[text])
-        return made
+        return cls("", name=name, record=record, on_error=on_error).with_text(text)
+
+    def with_text(self, text: str) -> Sql:
+        """Returns the same with another statement, in which braces stand for themselves."""
+        changed = copy(self)
+        changed._op = structs.replace(self._op, sql=[text])
+        return changed
 
     def op(self) -> OpSpec:
         return self._op
