@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ import psycopg
 import pytest
 
 from pgstrata.judge.plan_detail import detail, distance
-from pgstrata.judge.plan_times import node_times
+from pgstrata.judge.plan_times import node_times, with_queries_of
 from pgstrata.measure.explainer import Explainer, set_local
-from pgstrata.measure.old_plan import OldPlan, differing, find_old_plan, settings_of, statements
+from pgstrata.measure.old_plan import OldPlan, Setting, differing, find_old_plan, settings_of, statements
 from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
+from pgstrata.sql_with import materialized
 from support.needs import needs
 from support.steps import running
 
@@ -184,10 +185,12 @@ def test_a_missing_index_is_there_for_a_while_only(cluster: Cluster) -> None:
 # --- remedies ---------------------------------------------------------------------------------
 
 
-def chosen(connection: psycopg.Connection[Any], query: str, **more: Any) -> list[Candidate]:
+def chosen(
+    connection: psycopg.Connection[Any], query: str, old: Mapping[str, Setting] | None = None, **more: Any
+) -> list[Candidate]:
     ask, now = Explainer(connection, query), settings_of(connection)
     options: dict[str, Any] = {"old_plan": None, "indexes": (), "same_plan": False, "without": ()} | more
-    return candidates(ask, ask.executed(30), now, now, check=lambda: None, **options)
+    return candidates(ask, ask.executed(30), old or now, now, check=lambda: None, **options)
 
 
 def test_statistics_that_were_never_made_are_renewed(cluster: Cluster) -> None:
@@ -228,6 +231,57 @@ def test_settings_that_bring_the_old_plan_are_a_remedy(cluster: Cluster) -> None
         connection.execute("SET enable_nestloop = off")
         found = chosen(connection, JOIN, old_plan={"enable_nestloop": "on"})
     assert [(one.kind, one.sql) for one in found] == [("setting", ("SET LOCAL enable_nestloop = on",))]
+
+
+def test_fewer_join_orders_where_planning_takes_long(cluster: Cluster) -> None:
+    query = "SELECT 1 FROM item a " + " ".join(f"JOIN item {n} USING (id)" for n in "bcdefgh") + " WHERE id=1"
+    with cluster.connect() as connection:
+        both = ("SET LOCAL from_collapse_limit = 1", "SET LOCAL join_collapse_limit = 1")
+        simple, joins = Explainer(connection, KIND), Explainer(connection, query)
+        phases = [each.phases(30) or (0, 0) for each in (simple, joins)]
+        assert phases[1][0] > phases[0][0] > 0 and phases[1][0] > phases[1][1] > 0
+        assert Explainer(connection, "SELECT nothing").phases(30) is None
+        assert [one.sql for one in chosen(connection, query, same_plan=True)] == [both]
+        old = settings_of(connection)
+        connection.execute("SET join_collapse_limit = 12; SET work_mem = '5MB'")
+        found = [one.sql for one in chosen(connection, query, old, same_plan=True)]
+        assert found == [("SET LOCAL join_collapse_limit = 8",), ("SET LOCAL work_mem = 4096",)]
+        assert chosen(connection, KIND, same_plan=True) == []
+
+
+def test_the_memory_of_the_old_server_is_tried_where_the_plan_differs(cluster: Cluster) -> None:
+    """What differs is the executor's, too: the plan of the old server has another setting first."""
+    query = "SELECT note, count(*) FROM item GROUP BY note"
+    with cluster.connect() as old, cluster.connect() as new:
+        old.execute("SET work_mem = '64MB'")
+        new.execute("SET work_mem = '64kB'")
+        ask, theirs = Explainer(old, query), Explainer(new, query)
+        wanted, before, now = ask.plan(), settings_of(old), settings_of(new)
+        assert theirs.detail() != detail(wanted)
+        settings = find_old_plan(theirs, detail(wanted), wanted, before, now).settings
+        assert settings is not None and "work_mem" not in settings
+        found = chosen(new, query, before, old_plan=settings)
+        assert ("SET LOCAL work_mem = 65536",) in [one.sql for one in found] or "memory" in [
+            one.kind for one in found
+        ]
+
+
+def test_a_with_query_that_is_inlined_is_fenced_again(cluster: Cluster) -> None:
+    """As 11 did. A query that is written so has the plan that no setting brings."""
+    plain = "WITH x AS (SELECT * FROM item WHERE kind < 500) SELECT count(*), max(note) FROM x WHERE a = 5"
+    fenced = plain.replace(" AS (", " AS MATERIALIZED (")
+    assert materialized(plain, ["x"]) == fenced
+    with cluster.connect() as connection:
+        ask, rewritten = Explainer(connection, plain), Explainer(connection, fenced)
+        wanted, now = rewritten.plan(), settings_of(connection)
+        assert (with_queries_of(wanted), with_queries_of(ask.plan())) == (["x"], [])
+        assert find_old_plan(rewritten, detail(wanted), wanted, now, now).settings == {}
+        first = chosen(connection, plain, old_plan={}, rewritten=rewritten)[-1]
+        assert (first.kind, first.sql, first.text, first.before) == ("rewrite", (fenced,), fenced, ())
+        assert first.plan == detail(wanted) and first.is_for_one_query
+        off = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+        both = chosen(connection, plain, old_plan=off, rewritten=rewritten)[-1]
+        assert (both.kind, both.sql, both.text) == ("rewrite", (*statements(off), fenced), fenced)
 
 
 def test_sizes_are_restored_after_what_cannot_be_rolled_back(cluster: Cluster) -> None:

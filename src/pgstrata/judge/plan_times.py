@@ -259,6 +259,14 @@ def indexes_of(plan: Any) -> list[str]:
     return list(dict.fromkeys(str(n.plan["Index Name"]) for n in nodes_of(plan) if n.plan.get("Index Name")))
 
 
+def planning_share(plan: Any) -> float:
+    """Returns the share of the time to plan an executed query in its whole time; 0 where it is not known."""
+    top = top_of(plan) or {}
+    times = [top.get(key) for key in ("Planning Time", "Execution Time")]
+    planning, execution = (float(time) if isinstance(time, int | float) else 0.0 for time in times)
+    return planning / (planning + execution) if planning and execution else 0.0
+
+
 def with_queries_of(plan: Any) -> list[str]:
     """Returns the names of the WITH queries that a plan executes on their own, in their order."""
     return list(dict.fromkeys(str(n.plan["CTE Name"]) for n in nodes_of(plan) if n.plan.get("CTE Name")))
@@ -296,6 +304,7 @@ __all__ = [
     "is_executed",
     "moved",
     "node_times",
+    "planning_share",
     "relations_of",
     "spilled_kilobytes",
     "with_queries_of",

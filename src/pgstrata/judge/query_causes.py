@@ -83,11 +83,7 @@ class Times:
 
 def times(verdict: Verdict) -> Times:
     """Returns the inverse of a verdict's rates."""
-    return Times(
-        _inverse(verdict.ratio),
-        _inverse(verdict.high),
-        _inverse(verdict.low),
-    )
+    return Times(_inverse(verdict.ratio), _inverse(verdict.high), _inverse(verdict.low))
 
 
 def _inverse(value: float) -> float:
@@ -154,16 +150,11 @@ class Remedy:
         """Its effect on other queries in words; empty where it was not measured."""
         if self.kind in FOR_ONE_QUERY:
             return "none sees it"
-        named = {
-            "slower": ", ".join(f"{e.query} {e.times}" for e in self.effects if e.word == "slower"),
-            "faster": "",
-            "same": "",
-            "unclear": "",
-        }
+        slower = ", ".join(f"{e.query} {e.times}" for e in self.effects if e.word == "slower")
         count = [effect.word for effect in self.effects].count
         words = {"slower": "slower", "faster": "faster", "same": "the same", "unclear": "unclear"}
         return ", ".join(
-            f"{count(word)} {text}" + (f" ({named[word]})" if named[word] else "")
+            f"{count(word)} {text}" + (f" ({slower})" if word == "slower" else "")
             for word, text in words.items()
             if count(word)
         )
@@ -218,12 +209,9 @@ class QueryCause:
             return f"{sql}: the query takes {best.times} of its time{most}{others}"
         if not self.has_looked_for_remedies:
             return ""
-        tried = len(self.remedies)
-        return (
-            f"nothing proven ({numbers.counted(tried, 'remedy', 'remedies')} tried)"
-            if tried
-            else "nothing found"
-        )
+        if not self.remedies:
+            return "nothing found"
+        return f"nothing proven ({numbers.counted(len(self.remedies), 'remedy', 'remedies')} tried)"
 
     def record(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -253,19 +241,19 @@ def judge_cause(
     """Returns the cause that was measured.
 
     labels: of base and variant; verdict: on the query itself; base_seconds: of an execution on the base;
-    planning: the part of its turns that plans the query, where the protocol tells it.
+    planning: the part of its turns that plans the query, where the protocol tells it; else EXPLAIN does.
     """
     word: Word = "unknown"
     own = forced = None
     base, variant = labels
-    planned = _planning_share(planning, verdict, base_seconds)
+    planning, planned = _planning(record, planning, verdict, base_seconds)
     if not record.differences:
         own = times(verdict)
         word = "executor" if planned < LEFT else "planning" if planned > 1 - LEFT else "executor and planning"
         whose = {"executor": "the executor", "planning": "the time to plan it"}.get(word, word)
         sentence = f"{whose}: the same plan takes {own} times as long on {variant} as on {base}"
     elif not record.forced:
-        why = f"no setting or index brings the plan of {base} ({record.asked:,} plans asked for)"
+        why = f"nothing tried brings the plan of {base} ({record.asked:,} plans asked for)"
         if record.old_plan or not record.asked:
             why = "; ".join(record.notes) or "it was not executed with the other plan"
         differs = f"the plan differs ({_difference(record.differences[0])}), and "
@@ -275,11 +263,14 @@ def judge_cause(
         forced = times(remaining)
         if record.new:
             change = look(record.base, record.new, load_limit, criterion)
-            removed = look(record.forced, record.new, load_limit, criterion)
+            # A remedy with the old plan may have gone on with the turns of the same two.
+            more = [(each.turns.with_it, each.turns.without) for each in record.remedies if each.plan_is_old]
+            longest = max([(record.forced, record.new), *more], key=lambda both: len(both[1]))
+            removed = look(*longest, load_limit, criterion)
             word, own = attribution(change, remaining, removed), times(change)
         elif _bounded(remaining) and math.log(remaining.low) > LEFT * math.log(verdict.ratio):
             word = "planner"  # the variant runs into its limit with its own plan
-        if word == "planner" and any(sql.startswith("CREATE ") for sql in record.old_plan):
+        if word == "planner" and any(" INDEX " in sql.partition(" ON ")[0] for sql in record.old_plan):
             word = "schema"
         sentence = _sentence(word, labels, own, forced, record.old_plan, remaining)
     if planning is not None and planned >= LEFT:
@@ -300,12 +291,19 @@ def judge_cause(
     )
 
 
-def _planning_share(planning: PhaseTimes | None, verdict: Verdict, base_seconds: float | None) -> float:
-    """Returns the share of the difference that is the time to plan the query; 0 where it is not known."""
-    if planning is None or base_seconds is None or not _bounded(verdict):
-        return 0.0
-    whole = base_seconds * (1 / verdict.ratio - 1)
-    return (planning.other - planning.base) / whole if whole else 0.0
+def _planning(
+    record: QueryCauseRecord, planning: PhaseTimes | None, verdict: Verdict, base_seconds: float | None
+) -> tuple[PhaseTimes | None, float]:
+    """Returns the time to plan, by EXPLAIN where the protocol does not tell it, and its share of the
+    difference; 0 where that is not known."""
+    if planning is None and record.planning_seconds and record.execution_seconds:
+        planning = PhaseTimes(*record.planning_seconds, "unclear")
+        whole = planning.other - planning.base + record.execution_seconds[1] - record.execution_seconds[0]
+    elif planning is None or base_seconds is None or not _bounded(verdict):
+        return planning, 0.0
+    else:
+        whole = base_seconds * (1 / verdict.ratio - 1)
+    return planning, max(0.0, (planning.other - planning.base) / whole) if whole else 0.0
 
 
 def _difference(pair: tuple[str, str]) -> str:

@@ -8,8 +8,14 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.judge.plan_detail import detail
+from pgstrata.judge.plan_detail import detail, top_of
 from pgstrata.sql_text import identifier, literal
+
+MOST_PHASES = 5
+"""Executions that tell how long the phases of a query take: other programs may disturb some of them."""
+
+PHASES_SECONDS = 1.0
+"""After which it is executed no more for that."""
 
 ASK_SECONDS = 60.0
 """A statement that prepares a question, and the question itself, are cancelled after this time."""
@@ -56,6 +62,21 @@ class Explainer:
             if self._connection.broken:
                 raise
             return None
+
+    def phases(self, seconds: float) -> tuple[float, float] | None:
+        """Returns the least seconds to plan and to execute the query, of several times; None where unknown.
+
+        seconds: after which the server cancels an execution. For a connection that has planned it before: the
+        server has read its catalogs.
+        """
+        planning: list[float] = []
+        execution: list[float] = []
+        with suppress(psycopg.Error):
+            while len(planning) < MOST_PHASES and sum(planning) + sum(execution) < PHASES_SECONDS:
+                top = top_of(self._explained((), "ANALYZE, TIMING off, FORMAT JSON", seconds)) or {}
+                planning.append(float(top["Planning Time"]) / 1e3)
+                execution.append(float(top["Execution Time"]) / 1e3)
+        return (min(planning), min(execution)) if execution else None
 
     def executed(self, seconds: float, before: Sequence[str] = ()) -> Any:
         """Returns the plan with actual times, rows and pages: the query is executed once.

@@ -1,7 +1,8 @@
 """Finds the fewest planner settings under which a server chooses the plan of another server.
 
 Only EXPLAIN is used. First come settings that differ between the servers, then those that forbid the kinds
-of nodes which the wanted plan has not, then a search that goes on from the settings whose plans are nearest.
+of nodes which the wanted plan has not, then differing ones of the executor, too, then a search that goes on
+from the settings whose plans are nearest.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _OF_OTHERS = ("maintenance_", "vacuum_", "autovacuum_", "logical_decoding_")
 """Beginnings of settings that queries do not use."""
 _PLANS = {"work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "max_parallel_workers"}
 """Settings outside the planner's categories that decide about plans."""
+
+_EXECUTED = {"work_mem", "hash_mem_multiplier"}
+"""Of these, those that also decide how a plan is executed: what they bring is not the planner's alone."""
 
 _NEVER = {"geqo_seed", "plan_cache_mode", "cursor_tuple_fraction", "default_statistics_target"}
 """Settings that do not change the plan of a query that is sent as text, or by chance only."""
@@ -231,10 +235,12 @@ def find_old_plan(
     found: dict[str, str] | None = None
     if search.brings_it({}):
         found = {}
-    elif values and search.brings_it(values):
-        found = values
+    elif (planned := {k: v for k, v in values.items() if k not in _EXECUTED}) and search.brings_it(planned):
+        found = planned
     if found is None:
         found = search.forbidden()
+    if found is None and values and search.brings_it(values):
+        found = values
     if found is None:
         steps = [*values.items(), *_steps(new)]
         found = search.walked(list(dict.fromkeys(steps)), {})

@@ -21,6 +21,7 @@ from pgstrata.judge.plan_times import (
     aliases_of,
     columns_of,
     indexes_of,
+    planning_share,
     relations_of,
     spilled_kilobytes,
     wrong_estimates,
@@ -39,6 +40,9 @@ MOST_COLUMNS = 6
 
 MOST_SETTINGS = 6
 """Settings that differ between the servers and are tried one by one."""
+
+PLANS_LONG = 0.25
+"""Where planning takes this share of the time, settings that shorten it are tried."""
 
 MOST_MEMORY_KB = 1 << 20
 """The largest work_mem that is tried."""
@@ -174,12 +178,12 @@ def candidates(
 
     def add(kind: RemedyKind, sql: Sequence[str], before: Sequence[str], *, executes: bool = False) -> None:
         check()
-        asked = rewritten if rewritten is not None and kind == "rewrite" else explainer
-        plan = asked.detail(before)
+        asks = rewritten if rewritten is not None and kind == "rewrite" else explainer
+        plan = asks.detail(before)
         if plan is None or (plan == plain and not executes):
             return
         if executes or all(plan != one.plan or one.kind in ("memory", "jit") for one in found):
-            text = asked.query if kind == "rewrite" else ""
+            text = asks.query if kind == "rewrite" else ""
             found.append(Candidate(kind, tuple(sql), tuple(before), plan, text))
 
     if indexes:
@@ -204,17 +208,21 @@ def candidates(
         sql = (set_local("work_mem", f"{megabytes}MB"),)
         if 1024 * megabytes > float(new["work_mem"].value):
             add("memory", sql, [*without, *sql], executes=True)
-    if same_plan:
-        differ = {name: value for name, value in differing(old, new).items() if _may_execute(new[name])}
-        for name, value in list(differ.items())[:MOST_SETTINGS]:
-            if name != "work_mem" or all(one.kind != "memory" for one in found):
-                sql = (set_local(name, value),)
-                add("setting", sql, [*without, *sql], executes=True)
+    plans_long = same_plan and planning_share(executed) >= PLANS_LONG
+    differ = {
+        name: value
+        for name, value in differing(old, new).items()
+        if new[name].concerns_resources or (plans_long and new[name].decides_plans)
+    }
+    if plans_long and not differ and len(aliases_of(executed)) > 2:
+        sql = statements(dict.fromkeys(("from_collapse_limit", "join_collapse_limit"), "1"))
+        add("setting", sql, [*without, *sql], executes=True)
+    for name, value in list(differ.items())[:MOST_SETTINGS]:
+        sql = (set_local(name, value),)
+        has_more_memory = name == "work_mem" and any(each.kind == "memory" for each in found)
+        if not has_more_memory and all(each.sql != sql for each in found):
+            add("setting", sql, [*without, *sql], executes=same_plan)
     return found
-
-
-def _may_execute(setting: Setting) -> bool:
-    return setting.concerns_resources or setting.name.startswith("jit")
 
 
 def _is_compiled(executed: Any) -> bool:

@@ -176,7 +176,7 @@ STEP = {
     "query_pairs": "of recorded queries: turns of each, the shortest execution before them, `rejected` or"
     " `limited`",
     "summary": "what the step does, in one sentence",
-    "query_causes": "of queries that differ: plans, statements that bring the base's plan, turns, remedies",
+    "query_causes": "of queries that differ: plans, what brings the base's plan, turns, remedies",
 }
 
 METRIC_HEAD = """\

@@ -441,6 +441,9 @@ class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forced: tuple[Slice, ...] = ()
     """Turns of the base, of the variant and of the variant with the base's plan, in pairs of three; none
     where the plans are the same, whose pairs are those of `query_pairs`."""
+    planning_seconds: tuple[NotNegative, NotNegative] | None = None
+    execution_seconds: tuple[NotNegative, NotNegative] | None = None
+    """Least of several times by EXPLAIN (ANALYZE), on the base and on the variant; None where not known."""
     nodes: tuple[NodeMoved, ...] = ()
     remedies: tuple[RemedyTrial, ...] = ()
     seconds: NotNegative = 0.0

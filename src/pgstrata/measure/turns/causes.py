@@ -22,7 +22,7 @@ from pgstrata.judge.plan_detail import detail, differences
 from pgstrata.judge.plan_times import NodeTime, is_executed, moved, with_queries_of
 from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
 from pgstrata.measure.explainer import Explainer
-from pgstrata.measure.old_plan import Setting, find_old_plan, settings_of, statements
+from pgstrata.measure.old_plan import find_old_plan, settings_of, statements
 from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
@@ -155,28 +155,46 @@ class _Examination:
             inlined = [n for n in with_queries_of(wanted_plan) if n not in with_queries_of(plain_plan)]
             if (rewritten := materialized(text, inlined)) is not None:
                 self._rewritten = Explainer(self._new.connection, rewritten)
-            asked = self._rewritten or self._new
-            found = find_old_plan(asked, wanted, wanted_plan, old, new, check=self._check).settings
+            asks = self._rewritten or self._new
+            found = find_old_plan(asks, wanted, wanted_plan, old, new, check=self._check).settings
         executed = self._executed(self._new, variant.label, without)
         nodes = self._moved(self._executed(self._old, base.label, ()), executed)
-        arms: Sequence[Arm] = ()
-        old_plan: tuple[str, ...] = ()
-        if found is not None:
-            fenced = (f"WITH {name} AS MATERIALIZED (…)" for name in inlined if self._rewritten)
-            old_plan = (*indexes, *fenced, *statements(found))
-            arms = self._three(statements(found), without)
-        self._three_arms = arms
-        trials: list[RemedyTrial] = []
+        phases = self._phases()
+        chosen: list[Candidate] = []
         if one.is_slower:
-            trials = self._tried(executed, old, new, wanted, found, indexes, without, same=same)
+            chosen = candidates(
+                self._new,
+                executed,
+                old,
+                new,
+                old_plan=found,
+                rewritten=self._rewritten,
+                indexes=indexes,
+                same_plan=same,
+                without=without,
+                check=self._check,
+            )
+            chosen = [each for each in chosen if self._may_change_schema or each.is_for_one_query]
+        old_plan: Candidate | None = None
+        if found is not None:
+            fences = (f"WITH {name} AS MATERIALIZED (…)" for name in inlined if self._rewritten)
+            how, before = (*indexes, *fences, *statements(found)), statements(found)
+            instead = self._rewritten.query if self._rewritten else ""
+            old_plan = Candidate("setting", how, before, wanted, instead)
+        elif not same:
+            old_plan = next((each for each in chosen if each.plan == wanted), None)
+        arms = self._three_arms = self._three(old_plan, without) if old_plan else []
+        trials = self._tried(chosen, without, wanted)
         return QueryCauseRecord(
             name=one.name,
             differences=() if same else _differences(wanted, plain),
-            old_plan=old_plan,
+            old_plan=old_plan.sql if old_plan else (),
             asked=self._new.asked + (self._rewritten.asked if self._rewritten else 0),
             base=tuple(arms[0].slices) if arms else (),
             forced=tuple(arms[1].slices) if arms else (),
             new=tuple(arms[2].slices) if len(arms) > 2 else (),
+            planning_seconds=phases[0] if phases else None,
+            execution_seconds=phases[1] if phases else None,
             nodes=nodes,
             remedies=tuple(trials),
             notes=tuple(self._notes),
@@ -201,6 +219,13 @@ class _Examination:
         else:
             self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, there was no time")
         return explainer.plan(before)
+
+    def _phases(self) -> list[tuple[float, float]] | None:
+        """Least seconds on the base and on the variant, to plan the query and to execute it."""
+        if any(self._one.seconds.get(side.label) is None for side in (self._base, self._one.variant)):
+            return None
+        ours, theirs = (asks.phases(self._turns.limit_seconds) for asks in (self._old, self._new))
+        return list(zip(ours, theirs, strict=True)) if ours and theirs else None
 
     def _moved(self, base: Any, other: Any) -> tuple[NodeMoved, ...]:
         def times(node: NodeTime | None) -> tuple[float | None, int, int, str]:
@@ -232,11 +257,11 @@ class _Examination:
 
     # --- measuring ----------------------------------------------------------------------------
 
-    def _three(self, before: Sequence[str], without: Sequence[str]) -> list[Arm]:
+    def _three(self, old_plan: Candidate, without: Sequence[str]) -> list[Arm]:
         """The base, the variant with the base's plan, and the variant, where that one comes to its end."""
         one = self._one
         base = Arm(self._base, (), one.seconds.get(self._base.label))
-        forced = Arm(one.variant, before, base.seconds, self._rewritten.query if self._rewritten else "")
+        forced = Arm(one.variant, old_plan.before, base.seconds, old_plan.text)
         arms = [base, forced]
         own = one.seconds.get(one.variant.label)
         new = Arm(one.variant, without, own)
@@ -259,31 +284,8 @@ class _Examination:
         return arms
 
     def _tried(
-        self,
-        executed: Any,
-        old: Mapping[str, Setting],
-        new: Mapping[str, Setting],
-        wanted: Sequence[str],
-        found: dict[str, str] | None,
-        indexes: Sequence[str],
-        without: Sequence[str],
-        *,
-        same: bool,
+        self, chosen: Sequence[Candidate], without: Sequence[str], wanted: Sequence[str]
     ) -> list[RemedyTrial]:
-        chosen = candidates(
-            self._new,
-            executed,
-            old,
-            new,
-            old_plan=found,
-            rewritten=self._rewritten,
-            indexes=indexes,
-            same_plan=same,
-            without=without,
-            check=self._check,
-        )
-        if not self._may_change_schema:
-            chosen = [candidate for candidate in chosen if candidate.is_for_one_query]
         trials: list[RemedyTrial] = []
         for number, candidate in enumerate(chosen):
             now = time.monotonic()
