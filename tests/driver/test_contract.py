@@ -105,7 +105,7 @@ def test_a_spec_is_shown_without_its_secrets() -> None:
     [
         ("insert", "138b8e324bbf687f435d2715"),
         ("pgbench", "95a87c53c5c3f248f8d1a7b4"),
-        ("sysbench", "4ed22f5cd831b92835b22993"),
+        ("sysbench", "a4c61f149b6137b251f06e33"),
         ("tpcds", "be9cbd9c038f15d1be585034"),
     ],
 )
