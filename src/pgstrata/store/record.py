@@ -336,7 +336,8 @@ class AnswerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In the header of the captured file."""
     name: str
     digest: str | None = None
-    """Of its rows in any order, fractions to 12 digits; None where there is no answer."""
+    """Of its rows, fractions to 12 digits, in the order that it asks for where that was compared, else in any
+    order; None where there is no answer."""
     varies: bool = False
     """The answer is another at each execution, or with another plan: it is compared with none."""
     reason: str = ""

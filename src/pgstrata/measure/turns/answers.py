@@ -2,16 +2,19 @@
 
 All clusters are up with the data that the rounds began with. Each statement is executed once on each variant.
 Where answers differ, it is executed again with other plans: an answer that then is another on the same server
-depends on the order of rows or on the moment, and is compared with none.
+depends on the order of rows or on the moment, and is compared with none. Where a query asks for an order, and
+the order differs, it is asked for it with what its ORDER BY leaves open in both directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from pgstrata import numbers
+from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError
 from pgstrata.judge.statements import largest_first, totals
 from pgstrata.measure.turns.group import Group
@@ -19,8 +22,9 @@ from pgstrata.measure.turns.participant import Participant
 from pgstrata.store.record import AnswerRecord
 from pgstrata.store.statement import Statement
 from pgstrata.workload.core.language import AloneStatement, Sql, Step
+from pgstrata.workload.core.ordered import Order, digests_of, end_of_order, in_both_directions, order_of
 from pgstrata.workload.core.queries import READ_ONLY, limited_to, query_step
-from pgstrata.workload.core.recorded import answer_in_any_order, rows_from
+from pgstrata.workload.core.recorded import answer_in_any_order, answer_in_order, lines_of, rows_from
 
 MOST_STATEMENTS = 500
 """Whose answers are compared, those with the largest share of the time first."""
@@ -39,6 +43,7 @@ OTHER_PLANS = (
 )
 """Under which another order of rows is likely."""
 
+T = TypeVar("T")
 Json = dict[str, Any]
 Answers = dict[Statement, Json]
 """By statement its row as in the table `queries`."""
@@ -57,17 +62,21 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
     if steady:
         text = numbers.counted(len(steady), "statement")
         base.run.progress.say(f"  answers of {text} that read only are compared")
-    first = _asked(group, step, steady, ())
-    differing = {one: alone for one, alone in steady.items() if _differs(one, first)}
-    again = _asked(group, step, differing, OTHER_PLANS)
+    texts = {one: [alone.text] for one, alone in steady.items()}
+    first = _asked(group, step, steady, texts, (), _answer)
+    differing = {one: alone for one, alone in steady.items() if _differs(one, alone, first)}
+    again = _asked(group, step, differing, texts, OTHER_PLANS, _answer)
     varying = {
         one
         for one in differing
         if any(_digest(again[label], one) not in (None, _digest(own, one)) for label, own in first.items())
     }
+    varying |= _put_in_order(
+        group, step, {one: alone for one, alone in differing.items() if one not in varying}, first
+    )
     for side in group.here:
         if side.measurement is not None:
-            own = first.get(side.label, {})
+            own = first[side.label]
             side.measurement.answers = [
                 AnswerRecord(
                     number=one.number,
@@ -78,6 +87,32 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
                 )
                 for one, alone in statements.items()
             ]
+
+
+def _put_in_order(
+    group: Group, step: Step, statements: Mapping[Statement, AloneStatement], answers: Mapping[str, Answers]
+) -> set[Statement]:
+    """Puts the digest of the order that each query asks for in the place of that in any order; returns the
+    queries of which it is not known whether that order is the same."""
+    texts = {}
+    for one, alone in statements.items():
+        columns = max(row["columns"] for own in answers.values() if (row := own.get(one)) and row["digest"])
+        if (both := in_both_directions(alone.text, columns)) is not None:
+            texts[one] = both
+    orders = _asked(group, step, {one: statements[one] for one in texts}, texts, (), _order)
+    unknown = set()
+    for one in texts:
+        sides = [label for label, own in answers.items() if _digest(own, one) is not None]
+        known = [order for label in sides if (order := orders[label].get(one)) is not None]
+        if len(known) == len(sides):
+            digests, is_unknown = digests_of(known)
+            for label, digest in zip(sides, digests, strict=True):
+                answers[label][one]["digest"] = digest
+        else:
+            is_unknown = len({_digest(answers[label], one) for label in sides}) == 1
+        if is_unknown:
+            unknown.add(one)
+    return unknown
 
 
 def _chosen(here: Sequence[Participant]) -> list[Statement]:
@@ -93,32 +128,65 @@ def _chosen(here: Sequence[Participant]) -> list[Statement]:
 
 
 def _asked(
-    group: Group, step: Step, statements: Mapping[Statement, AloneStatement], more: Sequence[str]
-) -> dict[str, Answers]:
-    """The answers by the label of each participant. more: statements before those of the log."""
+    group: Group,
+    step: Step,
+    statements: Mapping[Statement, AloneStatement],
+    texts: Mapping[Statement, Sequence[str]],
+    more: Sequence[str],
+    keep: Callable[[Sequence[StatementDone], Path], T],
+) -> dict[str, dict[Statement, T]]:
+    """Executes the texts of each statement and returns what is kept of them by the label of each participant.
+
+    more: settings beside those of the log; keep: called with the executions of a statement and the folder of
+    their rows.
+    """
     by_settings: dict[tuple[str, ...], list[Statement]] = {}
     for one, alone in statements.items():
         by_settings.setdefault(tuple(alone.settings), []).append(one)
-    found: dict[str, Answers] = {side.label: {} for side in group.here}
+    asked: dict[str, dict[Statement, T]] = {side.label: {} for side in group.here}
     for settings, own in by_settings.items():
-        texts = {one: statements[one].text for one in own}
-        made = _step(step, texts, (*settings, *more))
+        made = _step(step, [(one, text) for one in own for text in texts[one]], (*settings, *more))
+        by_number = {str(one.number): one for one in own}
         for side in group.here:
             group.interrupts.check()
-            found[side.label] |= _executed(side, made, own, group.attempt)
-    return found
+            if side.measurement is None or side.error is not None:
+                continue
+            with side.measurement.scratch("rows") as rows:
+                try:
+                    done = side.measurement.execute(made, rows)
+                except DriverError:
+                    group.attempt(side, Participant.accepts_connections)
+                    continue
+                events: dict[Statement, list[StatementDone]] = {}
+                for event in done.statements:
+                    events.setdefault(by_number[event.name], []).append(event)
+                asked[side.label] |= {one: keep(each, rows) for one, each in events.items()}
+    return asked
 
 
-def _step(step: Step, texts: Mapping[Statement, str], settings: Sequence[str]) -> Step:
-    """One session that executes each statement once."""
+def _answer(events: Sequence[StatementDone], rows: Path) -> Json:
+    """The row of an execution; with the digest in its order and the number of columns where it has rows."""
+    (row,) = rows_from(events, rows, LIMIT_SECONDS, answer_in_any_order)
+    if row["digest"] is not None:
+        lines = lines_of(rows / str(events[0].result))
+        row["in_order"] = answer_in_order(rows / str(events[0].result))
+        row["columns"] = lines[0].count(b"\t") + 1 if lines else 1
+    return row
+
+
+def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
+    """The order of an answer; None where the query takes no other columns into its ORDER BY."""
+    files = [rows / event.result for event in events if event.error is None and event.result]
+    if len(files) != 2:
+        return None
+    return order_of(*map(lines_of, files))
+
+
+def _step(step: Step, texts: Sequence[tuple[Statement, str]], settings: Sequence[str]) -> Step:
+    """One session that executes each text once."""
     made = query_step(
         step.name,
-        [
-            [
-                Sql.verbatim(text, name=str(one.number), record=True, on_error="record")
-                for one, text in texts.items()
-            ]
-        ],
+        [[Sql.verbatim(text, name=str(one.number), record=True, on_error="record") for one, text in texts]],
         LIMIT_SECONDS,
         group=step.group,
         measured=False,
@@ -131,34 +199,17 @@ def _step(step: Step, texts: Mapping[Statement, str], settings: Sequence[str]) -
     return replace(made, confined=step.confined)
 
 
-def _executed(
-    side: Participant,
-    step: Step,
-    statements: Sequence[Statement],
-    leave: Callable[[Participant, Callable[[Participant], object]], None],
-) -> Answers:
-    """What a participant answers; nothing where its session does not come to its end."""
-    if side.measurement is None or side.error is not None:
-        return {}
-    by_number = {str(one.number): one for one in statements}
-    with side.measurement.scratch("rows") as rows:
-        try:
-            done = side.measurement.execute(step, rows)
-        except DriverError:
-            leave(side, Participant.accepts_connections)
-            return {}
-        events = rows_from(done.statements, rows, LIMIT_SECONDS, answer_in_any_order)
-        return {by_number[row["query"]]: row for row in events}
-
-
 def _digest(answers: Answers, statement: Statement) -> str | None:
     row = answers.get(statement)
     return row["digest"] if row is not None else None
 
 
-def _differs(statement: Statement, answers: Mapping[str, Answers]) -> bool:
-    digests = {_digest(own, statement) for own in answers.values()} - {None}
-    return len(digests) > 1
+def _differs(statement: Statement, alone: AloneStatement, answers: Mapping[str, Answers]) -> bool:
+    """Whether the rows differ, or the order of rows where the query asks for one."""
+    rows = [row for own in answers.values() if (row := own.get(statement)) and row["digest"] is not None]
+    if len({row["digest"] for row in rows}) > 1:
+        return True
+    return len({row["in_order"] for row in rows}) > 1 and end_of_order(alone.text) is not None
 
 
 def _why_not(row: Json | None, alone: AloneStatement) -> str:

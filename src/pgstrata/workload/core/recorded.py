@@ -45,18 +45,19 @@ def answer_in_any_order(result: Path) -> str:
     Two servers may both be right and differ in that: without ORDER BY the order is open, and sums of floating
     point depend on it in their last digits.
     """
-    return _digest_of_lines(sorted(_lines(result)))
+    return _digest_of_lines(sorted(lines_of(result)))
 
 
 def answer_in_order(result: Path) -> str:
     """The same with the rows in their order."""
-    return _digest_of_lines(_lines(result))
+    return _digest_of_lines(lines_of(result))
 
 
 _FRACTION = re.compile(rb"-?\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
 
 
-def _lines(result: Path) -> list[bytes]:
+def lines_of(result: Path) -> list[bytes]:
+    """The rows of a file in their order, numbers with a fraction to 12 digits."""
     lines = result.read_bytes().split(b"\n")[:-1]
     return [b"\t".join(map(_rounded, line.split(b"\t"))) for line in lines]
 
