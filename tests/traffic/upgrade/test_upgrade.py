@@ -113,8 +113,8 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
         "  fails, ",
         "  fails: ",
         "  answers otherwise, ",
-        "  after the upgrade: ",
         "  slower: ",
+        "  after the upgrade: ",
         "  to look at: ",
     ]
     places = [next(n for n, line in enumerate(lines) if line.startswith(begin)) for begin in begins]

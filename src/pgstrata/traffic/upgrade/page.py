@@ -22,10 +22,11 @@ from pgstrata.page.charts import color
 from pgstrata.page.results import anchor
 from pgstrata.report.export_html import Switch
 from pgstrata.report.write import write_page, write_report_of
+from pgstrata.stats.verdict import Word
 from pgstrata.store.record import OTHER_LOAD
 from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
-from pgstrata.traffic.upgrade.checklist.model import STATES
+from pgstrata.traffic.upgrade.checklist.model import STATES, Line, State
 from pgstrata.traffic.upgrade.decision import Decision, Measured, told_twice
 from pgstrata.traffic.upgrade.differing import DifferingRows
 from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections, shortened
@@ -130,7 +131,7 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
 
 def _items(decision: Decision, label: str) -> Iterator[Item]:
     """What a reader has to know, in this order: what has another answer, fails, comes to other rows, is to be
-    done, is slower, is not known; then the rest."""
+    done before, is slower, is to be done after, is not known; then the rest."""
     own = decision.judged.get(label)
     if own is not None and (changed := own.answers.changed):
         named = [(shortened(one.text), "", "answers") for one in changed[:MOST_NAMED]]
@@ -155,23 +156,29 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
             f"another number of rows: {len(differing)}",
             _and_more(named, len(differing), "answers"),
         )
-    for state in ("before", "after"):
-        todo = [line for line in checklist if line.state == state]
-        if todo:
-            named = [(shortened(line.title), "", where) for line in todo[:MOST_NAMED]]
-            mark = MARKS_OF_STATES[state]
-            yield mark, f"{STATES[state]}: {len(todo)}", _and_more(named, len(todo), where)
+    yield from _to_do(checklist, "before", where)
     if own is not None:
-        yield from _timed(own, label)
+        yield from _timed(own, label, "slower")
+    yield from _to_do(checklist, "after", where)
+    if own is not None:
+        yield from _timed(own, label, "unclear", "faster", "same")
     looked = [line for line in checklist if line.state in ("look", "unknown")]
     if looked:
         named = [(shortened(line.title), "", where) for line in looked[:MOST_NAMED]]
         yield "even", f"to look at: {len(looked)}", _and_more(named, len(looked), where)
 
 
-def _timed(own: Judged, label: str) -> Iterator[Item]:
+def _to_do(checklist: Sequence[Line], state: State, where: str) -> Iterator[Item]:
+    todo = [line for line in checklist if line.state == state]
+    if todo:
+        named = [(shortened(line.title), "", where) for line in todo[:MOST_NAMED]]
+        mark = MARKS_OF_STATES[state]
+        yield mark, f"{STATES[state]}: {len(todo)}", _and_more(named, len(todo), where)
+
+
+def _timed(own: Judged, label: str, *chosen: Word) -> Iterator[Item]:
     where = anchor("statements", label)
-    for word in ("slower", "unclear", "faster", "same"):
+    for word in chosen:
         statements = own.of(word)
         if not statements:
             continue

@@ -11,6 +11,7 @@ import msgspec
 from pgstrata import numbers
 from pgstrata.judge.alone import figures
 from pgstrata.judge.statements import StatementVerdict
+from pgstrata.stats.verdict import Word
 from pgstrata.store.record import Sizes
 from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
@@ -46,8 +47,8 @@ def text(decision: Decision, again: str) -> str:
 
 
 def _of_version(decision: Decision, label: str) -> Iterator[str]:
-    """What has another answer, fails, comes to other rows, is to be done, is slower, is not known; then the
-    rest."""
+    """What has another answer, fails, comes to other rows, is to be done before, is slower, is to be done
+    after, is not known; then the rest."""
     own = decision.judged.get(label)
     checklist = decision.checklists.get(label, ())
     if own is not None:
@@ -66,9 +67,11 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
     for one in differing[:MOST_NAMED]:
         yield f"  answers otherwise, {one.base} → {one.other} rows: {shortened(one.statement.text)}"
     yield from _listed(checklist, "before")
+    if own is not None:
+        yield from _timed(decision, own, "slower")
     yield from _listed(checklist, "after")
     if own is not None:
-        yield from _timed(decision, own)
+        yield from _timed(decision, own, "unclear", "faster", "same")
     looked = [line for line in checklist if line.state in ("look", "unknown")]
     if looked:
         yield f"  to look at: {len(looked)}"
@@ -89,10 +92,10 @@ def _listed(checklist: Any, state: Any) -> Iterator[str]:
         yield f"      → {line.act}"
 
 
-def _timed(decision: Decision, own: Judged) -> Iterator[str]:
-    if own.left_out:
+def _timed(decision: Decision, own: Judged, *chosen: Word) -> Iterator[str]:
+    if own.left_out and "unclear" in chosen:
         yield f"  {left_out_rounds(own)}"
-    for word in ("slower", "unclear", "faster", "same"):
+    for word in chosen:
         statements = own.of(word)
         if not statements:
             continue
