@@ -25,7 +25,9 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,7 @@ BAD = ("fails", "answers otherwise", "before the upgrade", "slower")
 class Case:
     """One upgrade. words: a regular expression of the entry that has to be first; empty where nothing is
     planted. stops: the answer is `do not go yet`. where: `entry`, or `look` where a line to look at is right.
+    sessions: at the same time, where it is more than one with keys of sequences, upserts and retries.
     """
 
     name: str
@@ -70,11 +73,15 @@ class Case:
     after: str = ""
     config: str = ""
     rounds: int = 4
+    sessions: int = 1
 
     def command(self, folder: Path) -> list[str]:
         """What is measured, in a folder of its own that has the log."""
         (folder / "schema.sql").write_text(shop() + self.schema)
-        command = ["pgstrata", "upgrade", "--from", self.servers[0], "--to", self.servers[1]]
+        old, new = self.servers
+        if old == new:
+            old = f"path:{acquire(f'pg:{old}').bin_dir}=old"
+        command = ["pgstrata", "upgrade", "--from", old, "--to", new]
         command += ["--dump", str(folder / "schema.sql"), "--log", str(folder / "postgresql.csv")]
         if self.after:
             (folder / "after.sql").write_text(self.after)
@@ -94,7 +101,10 @@ def shop() -> str:
 def cases() -> Iterator[Case]:
     """The cases of cases.toml."""
     for row in tomllib.loads((HERE / "cases.toml").read_text())["case"]:
-        yield Case(**{**row, "servers": tuple(row["servers"])})
+        times = row.pop("times", 1)
+        case = Case(**{**row, "servers": tuple(row["servers"])})
+        for number in range(1, times + 1):
+            yield replace(case, name=f"{case.name}-{number}") if times > 1 else case
 
 
 def make_log(case: Case, to: Path) -> None:
@@ -111,8 +121,12 @@ def make_log(case: Case, to: Path) -> None:
                 admin.execute((shop() + case.schema).encode())
             cluster.stop()
             cluster.start(settings=LOGGED)
-            with cluster.connect("shop") as connection:
-                _work(connection, case.statements)
+            if case.sessions > 1:
+                with ThreadPoolExecutor(case.sessions) as pool:
+                    list(pool.map(partial(_busy_session, cluster), range(case.sessions)))
+            else:
+                with cluster.connect("shop") as connection:
+                    _work(connection, case.statements)
             cluster.stop()
             shutil.copyfile(cluster.data_folder.path / "log" / "postgresql.csv", to)
 
@@ -133,6 +147,37 @@ def _work(connection: psycopg.Connection[Any], statements: Sequence[str]) -> Non
         connection.execute("SELECT region, count(*) FROM customer GROUP BY region ORDER BY region")
         for text in statements:
             connection.execute(text.replace("{turn}", str(turn + 1)).encode())
+
+
+def _busy_session(cluster: Cluster, number: int) -> None:
+    """A session beside others: keys of sequences, foreign keys, upserts, and transactions done again."""
+    dice = random.Random(number)
+    with cluster.connect("shop") as connection:
+        for turn in range(TURNS):
+            customer = dice.randrange(1, 1000)
+            connection.execute("SELECT nextval('ticket')")
+            with connection.transaction():
+                (order,) = connection.execute(
+                    "INSERT INTO orders (customer, amount, day) VALUES (%s, %s, %s) RETURNING id",
+                    (customer, dice.randrange(1, 500), turn),
+                ).fetchone() or (0,)
+                connection.execute("INSERT INTO line (orders, number) VALUES (%s, %s)", (order, turn))
+            connection.execute(
+                "INSERT INTO counter AS c VALUES (%s, 1) ON CONFLICT (name) DO UPDATE SET value = c.value + 1",
+                (f"counter {dice.randrange(3)}",),
+            )
+            for _ in range(20):
+                try:
+                    with connection.transaction():
+                        connection.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+                        connection.execute("SELECT sum(credit) FROM customer WHERE id <= 20")
+                        connection.execute(
+                            "UPDATE customer SET credit = credit + 1 WHERE id = %s", (dice.randrange(1, 20),)
+                        )
+                except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                    continue
+                break
+            connection.execute("SELECT id, amount FROM orders WHERE customer = %s ORDER BY id", (customer,))
 
 
 def measure(case: Case, results: Path) -> dict[str, Any]:
