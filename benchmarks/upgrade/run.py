@@ -163,7 +163,7 @@ def _busy_session(cluster: Cluster, number: int) -> None:
                 ).fetchone() or (0,)
                 connection.execute("INSERT INTO line (orders, number) VALUES (%s, %s)", (order, turn))
             connection.execute(
-                "INSERT INTO counter AS c VALUES (%s, 1) ON CONFLICT (name) DO UPDATE SET value = c.value + 1",
+                "INSERT INTO counter AS c VALUES (%s, 1) ON CONFLICT (name) DO UPDATE SET n = c.n + 1",
                 (f"counter {dice.randrange(3)}",),
             )
             for _ in range(20):

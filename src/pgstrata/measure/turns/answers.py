@@ -1,6 +1,7 @@
 """The answers of a replay's statements that read only, on each variant with the same data and values.
 
-All clusters are up with the data that the rounds began with. Each statement is executed once on each variant.
+All clusters are up with the data that the rounds began with. A few executions of each statement, with other
+values, are done again on each variant.
 Where answers differ, it is executed again with other plans: an answer that then is another on the same server
 depends on the order of rows or on the moment, and is compared with none. Where a query asks for an order, and
 the order differs, it is asked for it with what its ORDER BY leaves open in both directions.
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pgstrata import numbers
 from pgstrata.driver.events import StatementDone
@@ -24,10 +26,13 @@ from pgstrata.store.statement import Statement
 from pgstrata.workload.core.language import AloneStatement, Sql, Step
 from pgstrata.workload.core.ordered import Order, digests_of, end_of_order, in_both_directions, order_of
 from pgstrata.workload.core.queries import READ_ONLY, limited_to, query_step
-from pgstrata.workload.core.recorded import answer_in_any_order, answer_in_order, lines_of, rows_from
+from pgstrata.workload.core.recorded import answer_in_any_order, digest_of_lines, lines_of, rows_from
 
 MOST_STATEMENTS = 500
 """Whose answers are compared, those with the largest share of the time first."""
+
+MOST_EXECUTIONS = 5
+"""Of each, with other values, where the time is enough."""
 
 MOST_SECONDS = 60.0
 """Of all executions on one variant, by the times of the rounds."""
@@ -45,8 +50,17 @@ OTHER_PLANS = (
 
 T = TypeVar("T")
 Json = dict[str, Any]
-Answers = dict[Statement, Json]
-"""By statement its row as in the table `queries`."""
+
+
+class Execution(NamedTuple):
+    """A statement with the values of one of its executions. place: among those of the statement."""
+
+    statement: Statement
+    place: int
+
+
+Answers = dict[Execution, Json]
+"""By execution its row as in the table `queries`."""
 
 
 def compare_answers(group: Group, base: Participant, step: Step) -> None:
@@ -57,96 +71,133 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
     chosen = _chosen(group.here)
     with base.measurement.scratch("answers") as folder:
         made = step.alone({one.number: LIMIT_SECONDS for one in chosen}, folder)
-        statements = {one: made[one.number] for one in chosen if made[one.number].text}
+        statements = {one: made[one.number] for one in chosen if made[one.number].texts}
     steady = {one: alone for one, alone in statements.items() if not alone.varies}
     if steady:
         text = numbers.counted(len(steady), "statement")
         base.run.progress.say(f"  answers of {text} that read only are compared")
-    texts = {one: [alone.text] for one, alone in steady.items()}
-    first = _asked(group, step, steady, texts, (), _answer)
-    differing = {one: alone for one, alone in steady.items() if _differs(one, alone, first)}
-    again = _asked(group, step, differing, texts, OTHER_PLANS, _answer)
-    varying = {
-        one
-        for one in differing
-        if any(_digest(again[label], one) not in (None, _digest(own, one)) for label, own in first.items())
+    texts = {
+        Execution(one, place): text
+        for one, alone in steady.items()
+        for place, text in enumerate(alone.texts[: chosen[one]])
     }
-    varying |= _put_in_order(
-        group, step, {one: alone for one, alone in differing.items() if one not in varying}, first
-    )
-    for side in group.here:
-        if side.measurement is not None:
-            own = first[side.label]
-            side.measurement.answers = [
-                AnswerRecord(
-                    number=one.number,
-                    name=one.name,
-                    digest=_digest(own, one),
-                    varies=alone.varies or one in varying,
-                    reason=_why_not(own.get(one), alone),
-                )
-                for one, alone in statements.items()
-            ]
+    ask = partial(_asked, group, step, {one: alone.settings for one, alone in steady.items()})
+    first = ask({each: [text] for each, text in texts.items()}, (), _answer)
+    differing = {each: [text] for each, text in texts.items() if _differs(each, text, first)}
+    again = ask(differing, OTHER_PLANS, _answer)
+    varying = {
+        each.statement
+        for each in differing
+        if any(_digest(again[label], each) not in (None, _digest(own, each)) for label, own in first.items())
+    }
+    directions = {
+        each: both
+        for each, (text,) in differing.items()
+        if each.statement not in varying and (both := in_both_directions(text, _columns(each, first)))
+    }
+    unknown = _put_in_order(ask(directions, (), _order), directions, first)
+    executions: dict[Statement, list[Execution]] = {one: [] for one in statements}
+    for each in texts:
+        if each.statement not in varying and each not in unknown:
+            executions[each.statement].append(each)
+    for one, alone in statements.items():
+        _keep(group.here, one, alone, executions[one], first)
 
 
 def _put_in_order(
-    group: Group, step: Step, statements: Mapping[Statement, AloneStatement], answers: Mapping[str, Answers]
-) -> set[Statement]:
-    """Puts the digest of the order that each query asks for in the place of that in any order; returns the
-    queries of which it is not known whether that order is the same."""
-    texts = {}
-    for one, alone in statements.items():
-        columns = max(row["columns"] for own in answers.values() if (row := own.get(one)) and row["digest"])
-        if (both := in_both_directions(alone.text, columns)) is not None:
-            texts[one] = both
-    orders = _asked(group, step, {one: statements[one] for one in texts}, texts, (), _order)
+    orders: Mapping[str, Mapping[Execution, Order | None]],
+    texts: Mapping[Execution, Sequence[str]],
+    answers: Mapping[str, Answers],
+) -> set[Execution]:
+    """Puts the digest of the order that each query asks for in the place of that in any order; returns those
+    of which it is not known whether that order is the same."""
     unknown = set()
-    for one in texts:
-        sides = [label for label, own in answers.items() if _digest(own, one) is not None]
-        known = [order for label in sides if (order := orders[label].get(one)) is not None]
+    for each, (text, _) in texts.items():
+        sides = [label for label, own in answers.items() if _digest(own, each) is not None]
+        known = [order for label in sides if (order := orders[label].get(each)) is not None]
         if len(known) == len(sides):
             digests, is_unknown = digests_of(known)
             for label, digest in zip(sides, digests, strict=True):
-                answers[label][one]["digest"] = digest
+                answers[label][each]["digest"] = digest
         else:
-            is_unknown = len({_digest(answers[label], one) for label in sides}) == 1
+            is_cut = text[end_of_order(text) :].strip(" ;\n") != ""
+            is_unknown = is_cut or len({_digest(answers[label], each) for label in sides}) == 1
         if is_unknown:
-            unknown.add(one)
+            unknown.add(each)
     return unknown
 
 
-def _chosen(here: Sequence[Participant]) -> list[Statement]:
-    """The statements that went well at least once and fit into the time, those that took most of it first."""
+def _keep(
+    here: Sequence[Participant],
+    statement: Statement,
+    alone: AloneStatement,
+    executions: Sequence[Execution],
+    answers: Mapping[str, Answers],
+) -> None:
+    """Keeps one answer of a statement: that of its executions which can be compared. It varies where there
+    are none."""
+    answering = [own for own in answers.values() if own]
+    compared = [each for each in executions if all(_digest(own, each) is not None for own in answering)]
+    for side in here:
+        if side.measurement is None:
+            continue
+        own = answers[side.label]
+        digests = [
+            digest for each in compared or executions[:1] if (digest := _digest(own, each)) is not None
+        ]
+        side.measurement.answers.append(
+            AnswerRecord(
+                number=statement.number,
+                name=statement.name,
+                digest=digest_of_lines([digest.encode() for digest in digests])
+                if len(digests) > 1
+                else next(iter(digests), None),
+                varies=not executions,
+                reason=_why_not(own.get(Execution(statement, 0)), alone),
+            )
+        )
+
+
+def _chosen(here: Sequence[Participant]) -> dict[Statement, int]:
+    """How often each statement is executed: those that went well at least once and fit into the time, those
+    that took most of it first."""
     sides = [totals(side.rounds()) for side in here]
-    chosen, used = [], 0.0
-    for one in largest_first(sides)[:MOST_STATEMENTS]:
-        mean = max(side[one].mean for side in sides if one in side and side[one].went_well)
-        if used + mean <= MOST_SECONDS:
-            used += mean
-            chosen.append(one)
+    chosen: dict[Statement, int] = {}
+    left = MOST_SECONDS
+    statements = largest_first(sides)[:MOST_STATEMENTS]
+    means = {
+        one: max(side[one].mean for side in sides if one in side and side[one].went_well)
+        for one in statements
+    }
+    for times in (1, MOST_EXECUTIONS - 1):
+        for one in statements:
+            if times * means[one] <= left and (times == 1 or one in chosen):
+                left -= times * means[one]
+                chosen[one] = chosen.get(one, 0) + times
     return chosen
 
 
 def _asked(
     group: Group,
     step: Step,
-    statements: Mapping[Statement, AloneStatement],
-    texts: Mapping[Statement, Sequence[str]],
+    settings: Mapping[Statement, Sequence[str]],
+    texts: Mapping[Execution, Sequence[str]],
     more: Sequence[str],
     keep: Callable[[Sequence[StatementDone], Path], T],
-) -> dict[str, dict[Statement, T]]:
-    """Executes the texts of each statement and returns what is kept of them by the label of each participant.
+) -> dict[str, dict[Execution, T]]:
+    """Executes the texts of each execution and returns what is kept of them by the label of each participant.
 
-    more: settings beside those of the log; keep: called with the executions of a statement and the folder of
-    their rows.
+    settings: of the log; more: settings beside those; keep: called with what was done of an execution and the
+    folder of the rows.
     """
-    by_settings: dict[tuple[str, ...], list[Statement]] = {}
-    for one, alone in statements.items():
-        by_settings.setdefault(tuple(alone.settings), []).append(one)
-    asked: dict[str, dict[Statement, T]] = {side.label: {} for side in group.here}
-    for settings, own in by_settings.items():
-        made = _step(step, [(one, text) for one in own for text in texts[one]], (*settings, *more))
-        by_number = {str(one.number): one for one in own}
+    by_settings: dict[tuple[str, ...], dict[str, Execution]] = {}
+    for each in texts:
+        name = f"{each.statement.number} {each.place}"
+        by_settings.setdefault(tuple(settings[each.statement]), {})[name] = each
+    asked: dict[str, dict[Execution, T]] = {side.label: {} for side in group.here}
+    for own, by_name in by_settings.items():
+        named = [(name, text) for name, each in by_name.items() for text in texts[each]]
+        made = _step(step, named, (*own, *more))
         for side in group.here:
             group.interrupts.check()
             if side.measurement is None or side.error is not None:
@@ -157,10 +208,10 @@ def _asked(
                 except DriverError:
                     group.attempt(side, Participant.accepts_connections)
                     continue
-                events: dict[Statement, list[StatementDone]] = {}
+                events: dict[Execution, list[StatementDone]] = {}
                 for event in done.statements:
-                    events.setdefault(by_number[event.name], []).append(event)
-                asked[side.label] |= {one: keep(each, rows) for one, each in events.items()}
+                    events.setdefault(by_name[event.name], []).append(event)
+                asked[side.label] |= {each: keep(own_events, rows) for each, own_events in events.items()}
     return asked
 
 
@@ -169,7 +220,7 @@ def _answer(events: Sequence[StatementDone], rows: Path) -> Json:
     (row,) = rows_from(events, rows, LIMIT_SECONDS, answer_in_any_order)
     if row["digest"] is not None:
         lines = lines_of(rows / str(events[0].result))
-        row["in_order"] = answer_in_order(rows / str(events[0].result))
+        row["in_order"] = digest_of_lines(lines)
         row["columns"] = lines[0].count(b"\t") + 1 if lines else 1
     return row
 
@@ -182,11 +233,11 @@ def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
     return order_of(*map(lines_of, files))
 
 
-def _step(step: Step, texts: Sequence[tuple[Statement, str]], settings: Sequence[str]) -> Step:
+def _step(step: Step, texts: Sequence[tuple[str, str]], settings: Sequence[str]) -> Step:
     """One session that executes each text once."""
     made = query_step(
         step.name,
-        [[Sql.verbatim(text, name=str(one.number), record=True, on_error="record") for one, text in texts]],
+        [[Sql.verbatim(text, name=name, record=True, on_error="record") for name, text in texts]],
         LIMIT_SECONDS,
         group=step.group,
         measured=False,
@@ -199,17 +250,27 @@ def _step(step: Step, texts: Sequence[tuple[Statement, str]], settings: Sequence
     return replace(made, confined=step.confined)
 
 
-def _digest(answers: Answers, statement: Statement) -> str | None:
-    row = answers.get(statement)
+def _digest(answers: Answers, execution: Execution) -> str | None:
+    row = answers.get(execution)
     return row["digest"] if row is not None else None
 
 
-def _differs(statement: Statement, alone: AloneStatement, answers: Mapping[str, Answers]) -> bool:
+def _answered(execution: Execution, answers: Mapping[str, Answers]) -> list[Json]:
+    """The rows of all participants that answered an execution."""
+    rows = (own.get(execution) for own in answers.values())
+    return [row for row in rows if row is not None and row["digest"] is not None]
+
+
+def _differs(execution: Execution, text: str, answers: Mapping[str, Answers]) -> bool:
     """Whether the rows differ, or the order of rows where the query asks for one."""
-    rows = [row for own in answers.values() if (row := own.get(statement)) and row["digest"] is not None]
+    rows = _answered(execution, answers)
     if len({row["digest"] for row in rows}) > 1:
         return True
-    return len({row["in_order"] for row in rows}) > 1 and end_of_order(alone.text) is not None
+    return len({row["in_order"] for row in rows}) > 1 and end_of_order(text) is not None
+
+
+def _columns(execution: Execution, answers: Mapping[str, Answers]) -> int:
+    return max(int(row["columns"]) for row in _answered(execution, answers))
 
 
 def _why_not(row: Json | None, alone: AloneStatement) -> str:

@@ -4,7 +4,7 @@ own, which the driver replays in one session."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ MOST_EXECUTIONS = 2000
 
 MOST_SAMPLES = 200
 """Executions that are looked for in the captured file; a turn goes through them again and again."""
+
+FEW_SAMPLES, MOST_TEXTS = 20, 5
+"""Executions that are looked for where only texts are wanted, and texts that differ."""
 
 MOST_BYTES = 8 << 20
 """Of all executions of one statement: their texts and values."""
@@ -69,7 +72,7 @@ def alone_statements(
     with Captured(file) as captured:
         shapes = captured.header.shapes
         known = {
-            number: MOST_SAMPLES if seconds < TIMEOUT_SECONDS else 1
+            number: MOST_SAMPLES if seconds < TIMEOUT_SECONDS else FEW_SAMPLES
             for number, seconds in wanted.items()
             if number < len(shapes)
         }
@@ -91,11 +94,17 @@ def alone_statements(
         statements[number] = AloneStatement(
             of_length(wanted[number]),
             of_length=of_length,
-            text=text_with_values(first) if _words(first.text)[0] in QUERIES else "",
+            texts=_texts(sampled.statements) if _words(first.text)[0] in QUERIES else (),
             settings=sampled.settings,
             varies=bool(mentioned(first.text).words & VARYING),
         )
     return statements
+
+
+def _texts(statements: Sequence[Statement]) -> list[str]:
+    """A few executions with their values, the first and those that differ from it."""
+    texts = dict.fromkeys(text_with_values(one) for one in statements[:FEW_SAMPLES])
+    return list(texts)[:MOST_TEXTS]
 
 
 def _turn(

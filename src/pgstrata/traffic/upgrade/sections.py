@@ -147,7 +147,7 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
                 title=f"Statements that answer otherwise on {variant}",
                 columns=[Column("statement", "Statement", align="left")],
                 rows=[Row([words(one.text)]) for one in own.answers.changed],
-                how="Executed on both versions with the same data and the values of its first execution in "
+                how="Executed on both versions with the same data and the values of its first executions in "
                 "the log. Rows are compared in the order that the statement asks for, or in any, fractions "
                 "to 12 digits. What answers otherwise with another plan of the same version, or holds "
                 "words such as now() and random(), is compared with none.",

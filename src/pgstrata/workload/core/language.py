@@ -486,17 +486,22 @@ class Step:
 class AloneStatement:
     """A statement of a step, to be executed with nothing beside it. step: does so many executions of it that
     they are one turn, None where none can; of_length: makes that step anew for executions that take so many
-    seconds; number: its own in the step's events; why_not: why none can; text: of one execution with its
-    values, empty where it is no query; settings: statements of its session before it; varies: its words make
-    its answer another at each execution."""
+    seconds; number: its own in the step's events; why_not: why none can; texts: of a few executions with
+    their values, none where it is no query; settings: statements of its session before it; varies: its words
+    make its answer another at each execution."""
 
     step: Step | None
     number: int = 0
     why_not: str = ""
     of_length: Callable[[float], Step] | None = None
-    text: str = ""
+    texts: Sequence[str] = ()
     settings: Sequence[str] = ()
     varies: bool = False
+
+    @property
+    def text(self) -> str:
+        """That of the first execution; empty where it is no query."""
+        return self.texts[0] if self.texts else ""
 
 
 @dataclass(frozen=True)

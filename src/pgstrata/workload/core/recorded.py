@@ -45,12 +45,12 @@ def answer_in_any_order(result: Path) -> str:
     Two servers may both be right and differ in that: without ORDER BY the order is open, and sums of floating
     point depend on it in their last digits.
     """
-    return _digest_of_lines(sorted(lines_of(result)))
+    return digest_of_lines(sorted(lines_of(result)))
 
 
 def answer_in_order(result: Path) -> str:
     """The same with the rows in their order."""
-    return _digest_of_lines(lines_of(result))
+    return digest_of_lines(lines_of(result))
 
 
 _FRACTION = re.compile(rb"-?\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
@@ -66,7 +66,8 @@ def _rounded(cell: bytes) -> bytes:
     return b"%.12g" % float(cell) if _FRACTION.fullmatch(cell) else cell
 
 
-def _digest_of_lines(lines: Sequence[bytes]) -> str:
+def digest_of_lines(lines: Sequence[bytes]) -> str:
+    """Returns a digest of lines in their order."""
     return hashlib.md5(b"\n".join(lines), usedforsecurity=False).hexdigest()
 
 
