@@ -72,7 +72,7 @@ class Case:
     statements: Sequence[str] = ()
     after: str = ""
     config: str = ""
-    rounds: int = 4
+    rounds: int = 2
     sessions: int = 1
 
     def command(self, folder: Path) -> list[str]:
