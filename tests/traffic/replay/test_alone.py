@@ -18,7 +18,13 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer
-from pgstrata.traffic.replay.alone import MOST_SAMPLES, alone_statements
+from pgstrata.traffic.replay.alone import (
+    MOST_BYTES_OF_TEXTS,
+    MOST_SAMPLES,
+    MOST_TEXTS,
+    TIMEOUT_SECONDS,
+    alone_statements,
+)
 from pgstrata.traffic.replay.judged import Judged, judged
 from support.page import PageReader
 from support.program import Program
@@ -221,3 +227,20 @@ def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
     total = next(one for one in role.statements_by_name if one.number == statement.number)
     assert (total.count, total.errors, total.rows) == (10, 0, 10)
     assert rows == [("kept", True), ("kept", True)]
+
+
+def test_texts_are_those_of_a_few_executions(tmp_path: Path) -> None:
+    """Each once, with the values of the log, and no more than are worth it."""
+    query, few = "SELECT note FROM items WHERE id = $1", 3
+    asked: list[Asked] = [(query, 2, (str(n % few),)) for n in range(20)]
+    large: list[Asked] = [("SELECT $1::text", 2, (str(n) * MOST_BYTES_OF_TEXTS,)) for n in range(3)]
+    many: list[Asked] = [("SELECT $1::int", 2, (str(n),)) for n in range(2 * MOST_TEXTS)]
+    change = "DELETE FROM items WHERE id = $1"
+    file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, (change, 2, ("1",))])
+    wanted: Mapping[int, float] = dict.fromkeys(range(4), TIMEOUT_SECONDS)
+    texts = [
+        one.texts
+        for _, one in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
+    ]
+    assert [len(own) for own in texts] == [few, 1, MOST_TEXTS, 0]
+    assert texts[0] == [f"SELECT note FROM items WHERE id = '{n}'" for n in range(few)]

@@ -31,11 +31,14 @@ from pgstrata.workload.core.recorded import answer_in_any_order, digest_of_lines
 MOST_STATEMENTS = 500
 """Whose answers are compared, those with the largest share of the time first."""
 
-MOST_EXECUTIONS = 5
-"""Of each, with other values, where the time is enough."""
+MOST_EXECUTIONS = 2500
+"""Of all statements together, each with its share."""
 
 MOST_SECONDS = 60.0
-"""Of all executions on one variant, by the times of the rounds."""
+"""Of the first executions of all on one variant, by the times of the rounds."""
+
+MORE_SECONDS = 10.0
+"""Of those with other values."""
 
 LIMIT_SECONDS = 30.0
 """After which an execution is cancelled."""
@@ -162,19 +165,16 @@ def _chosen(here: Sequence[Participant]) -> dict[Statement, int]:
     """How often each statement is executed: those that went well at least once and fit into the time, those
     that took most of it first."""
     sides = [totals(side.rounds()) for side in here]
-    chosen: dict[Statement, int] = {}
+    means: dict[Statement, float] = {}
     left = MOST_SECONDS
-    statements = largest_first(sides)[:MOST_STATEMENTS]
-    means = {
-        one: max(side[one].mean for side in sides if one in side and side[one].went_well)
-        for one in statements
-    }
-    for times in (1, MOST_EXECUTIONS - 1):
-        for one in statements:
-            if times * means[one] <= left and (times == 1 or one in chosen):
-                left -= times * means[one]
-                chosen[one] = chosen.get(one, 0) + times
-    return chosen
+    for one in largest_first(sides)[:MOST_STATEMENTS]:
+        mean = max(side[one].mean for side in sides if one in side and side[one].went_well)
+        if mean <= left:
+            left -= mean
+            means[one] = max(mean, 1e-6)
+    number = max(1, len(means))
+    seconds, most = min(left, MORE_SECONDS) / number, MOST_EXECUTIONS // number
+    return {one: max(1, min(most, 1 + int(seconds / mean))) for one, mean in means.items()}
 
 
 def _asked(

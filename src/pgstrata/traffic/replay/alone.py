@@ -25,8 +25,8 @@ MOST_EXECUTIONS = 2000
 MOST_SAMPLES = 200
 """Executions that are looked for in the captured file; a turn goes through them again and again."""
 
-FEW_SAMPLES, MOST_TEXTS = 20, 5
-"""Executions that are looked for where only texts are wanted, and texts that differ."""
+MOST_TEXTS, MOST_BYTES_OF_TEXTS = 50, 1 << 16
+"""Executions that are looked for where only their texts are wanted, and their texts and values together."""
 
 MOST_BYTES = 8 << 20
 """Of all executions of one statement: their texts and values."""
@@ -47,6 +47,7 @@ class _Samples:
 
     settings: tuple[str, ...]
     most: int = MOST_SAMPLES
+    most_bytes: int = MOST_BYTES
     statements: list[Statement] = field(default_factory=list)
     size: int = 0
 
@@ -56,7 +57,7 @@ class _Samples:
 
     @property
     def full(self) -> bool:
-        return len(self.statements) >= self.most or self.size > MOST_BYTES
+        return len(self.statements) >= self.most or self.size > self.most_bytes
 
 
 def alone_statements(
@@ -72,7 +73,7 @@ def alone_statements(
     with Captured(file) as captured:
         shapes = captured.header.shapes
         known = {
-            number: MOST_SAMPLES if seconds < TIMEOUT_SECONDS else FEW_SAMPLES
+            number: MOST_SAMPLES if seconds < TIMEOUT_SECONDS else MOST_TEXTS
             for number, seconds in wanted.items()
             if number < len(shapes)
         }
@@ -102,9 +103,8 @@ def alone_statements(
 
 
 def _texts(statements: Sequence[Statement]) -> list[str]:
-    """A few executions with their values, the first and those that differ from it."""
-    texts = dict.fromkeys(text_with_values(one) for one in statements[:FEW_SAMPLES])
-    return list(texts)[:MOST_TEXTS]
+    """A few executions with their values, each once."""
+    return list(dict.fromkeys(text_with_values(one) for one in statements[:MOST_TEXTS]))
 
 
 def _turn(
@@ -139,7 +139,9 @@ def _samples(captured: Captured, database: str, wanted: Mapping[int, int]) -> di
         for statement in captured.statements(entry):
             read += 1
             if statement.shape in missing and not statement.sqlstate:
-                of_shape = samples.setdefault(statement.shape, _Samples(settings, wanted[statement.shape]))
+                most = wanted[statement.shape]
+                most_bytes = MOST_BYTES if most == MOST_SAMPLES else MOST_BYTES_OF_TEXTS
+                of_shape = samples.setdefault(statement.shape, _Samples(settings, most, most_bytes))
                 if of_shape.settings == settings:
                     of_shape.add(statement)
                     if of_shape.full:

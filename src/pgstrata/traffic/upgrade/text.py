@@ -75,7 +75,8 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
     looked = [line for line in checklist if line.state in ("look", "unknown")]
     if looked:
         yield f"  to look at: {len(looked)}"
-        yield from (f"    {line.title} ({line.count})" for line in looked[:MOST_NAMED])
+        for line in looked[:MOST_NAMED]:
+            yield f"    {line.title}" + (f" ({line.count})" if line.count else "")
         if len(looked) > MOST_NAMED:
             yield f"    and {len(looked) - MOST_NAMED} more on the page"
 
