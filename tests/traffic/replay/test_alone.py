@@ -235,12 +235,14 @@ def test_texts_are_those_of_a_few_executions(tmp_path: Path) -> None:
     asked: list[Asked] = [(query, 2, (str(n % few),)) for n in range(20)]
     large: list[Asked] = [("SELECT $1::text", 2, (str(n) * MOST_BYTES_OF_TEXTS,)) for n in range(3)]
     many: list[Asked] = [("SELECT $1::int", 2, (str(n),)) for n in range(2 * MOST_TEXTS)]
-    change = "DELETE FROM items WHERE id = $1"
-    file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, (change, 2, ("1",))])
-    wanted: Mapping[int, float] = dict.fromkeys(range(4), TIMEOUT_SECONDS)
+    change = ("DELETE FROM items WHERE id = $1", 2, ("1",))
+    others = plain("DECLARE c CURSOR WITH HOLD FOR SELECT 'for'", "FETCH ALL FROM c", "SELECT 1; SELECT 2")
+    file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, change, *others])
+    wanted: Mapping[int, float] = dict.fromkeys(range(7), TIMEOUT_SECONDS)
     texts = [
         one.texts
         for _, one in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
     ]
-    assert [len(own) for own in texts] == [few, 1, MOST_TEXTS, 0]
+    assert [len(own) for own in texts] == [few, 1, MOST_TEXTS, 0, 1, 0, 0]
+    assert texts[4] == ["SELECT 'for'"]
     assert texts[0] == [f"SELECT note FROM items WHERE id = '{n}'" for n in range(few)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -84,27 +84,41 @@ def alone_statements(
     for place, number in enumerate(known):
         if number not in samples:
             continue
-        if reason := _why_not(samples[number].statements[0].text):
-            statements[number] = AloneStatement(None, why_not=reason)
-            continue
         shape, sampled = shapes[number], samples[number]
         first = sampled.statements[0]
-        of_length = partial(
-            _turn, folder / f"{place}.traffic", database, shape, sampled, role=role, confined=confined
-        )
-        statements[number] = AloneStatement(
-            of_length(wanted[number]),
-            of_length=of_length,
-            texts=_texts(sampled.statements) if _words(first.text)[0] in QUERIES else (),
+        about = AloneStatement(
+            None,
+            texts=_texts(sampled.statements),
             settings=sampled.settings,
             varies=bool(mentioned(first.text).words & VARYING),
         )
+        if reason := _why_not(first.text):
+            statements[number] = replace(about, why_not=reason)
+            continue
+        of_length = partial(
+            _turn, folder / f"{place}.traffic", database, shape, sampled, role=role, confined=confined
+        )
+        statements[number] = replace(about, step=of_length(wanted[number]), of_length=of_length)
     return statements
 
 
 def _texts(statements: Sequence[Statement]) -> list[str]:
-    """A few executions with their values, each once."""
-    return list(dict.fromkeys(text_with_values(one) for one in statements[:MOST_TEXTS]))
+    """The queries of a few executions with their values, each once; none of what is no query."""
+    queries = (one._replace(text=_query(one.text)) for one in statements[:MOST_TEXTS])
+    return list(dict.fromkeys(text for query in queries if (text := text_with_values(query))))
+
+
+def _query(text: str) -> str:
+    """The query that a statement is, or that it declares a cursor for; empty where there is none."""
+    words = _words(text)
+    if words[:1] != ["declare"]:
+        return text if words and words[0] in QUERIES else ""
+    behind = 0
+    for part in tokens(text):
+        behind += len(part.text)
+        if part.kind == "word" and part.text.lower() == "for":
+            return _query(text[behind:].lstrip())
+    return ""
 
 
 def _turn(
