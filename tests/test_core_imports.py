@@ -30,7 +30,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 CORE = {
     "duckdb": "duckdb",
-    "hdrh": "hdrhistogram",
     "jinja2": "jinja2",
     "markupsafe": "jinja2",
     "msgspec": "msgspec",
@@ -39,7 +38,6 @@ CORE = {
     "psycopg": "psycopg",
     "pydantic": "pydantic",
     "pydantic_core": "pydantic",
-    "pyhdrh": "hdrhistogram",
     "rich": "rich",
     "typer": "typer",
 }
@@ -69,7 +67,7 @@ DEVELOPERS = {"datamodel_code_generator"}
 """Modules of commands for developers (`python -m pgstrata.driver.generate`)."""
 
 DRY_RUN = frozenset(
-    {"asyncio", "distributed", "duckdb", "hdrh", "jinja2", "numpy", "psutil", "psycopg", "rich", "ssl"}
+    {"asyncio", "distributed", "duckdb", "jinja2", "numpy", "psutil", "psycopg", "rich", "ssl"}
 )
 """Not imported before something is measured."""
 

@@ -1,4 +1,4 @@
-"""What a release is made of: version, package data, manual page, completions, list of parts, wheels."""
+"""What a release is made of: version, package data, manual page, completions, list of parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import venv
-import zipfile
 from pathlib import Path
 
 import make_dist
@@ -26,6 +24,7 @@ from pgstrata.cli.completion import Shell, script
 from pgstrata.errors import UsageError
 from pgstrata.files.shipped import chart_script, shipped
 from support.program import Program
+from support.root_system import SUITES
 
 ROOT = Path(__file__).parents[1]
 STAMPED = ("pyproject.toml", "Cargo.toml", "Cargo.lock", "src/pgstrata/__init__.py")
@@ -71,6 +70,14 @@ def test_a_wheel_has_campaigns_docs_and_the_script_of_the_charts(
     assert (tmp_path / "share/plotly.min.js").read_bytes() == chart_script().read_bytes()
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]["include"]
     assert {"path": "src/pgstrata/share/**/*", "format": "wheel"} in included
+
+
+def test_the_source_archive_has_what_a_wheel_is_built_from() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["maturin"]["include"]
+    folders = {part["path"].partition("/")[0] for part in included if part["format"] == "sdist"}
+    needed = {project["tool"]["maturin"]["data"], *project["build-system"]["backend-path"]}
+    assert folders == needed | set(pgstrata_build.FOLDERS)
 
 
 def test_campaigns_that_come_with_it_are_found_from_anywhere(
@@ -131,28 +138,9 @@ def test_the_list_of_parts_names_all_crates_and_packages() -> None:
     assert len(sums) > 100 and all(re.fullmatch(r"[0-9a-f]{64}", one) for one in sums)
 
 
-@pytest.mark.slow
-@pytest.mark.program
-@pytest.mark.timeout(5400)
-def test_a_wheel_is_installed_where_there_is_no_compiler(tmp_path: Path) -> None:
-    """Needs the extra `dist`: zig links against the oldest glibc."""
-    out = tmp_path / "dist"
-    command = [sys.executable, str(ROOT / "packaging/make_dist.py"), "--out", str(out)]
-    subprocess.run([*command, "--target", "x86_64-unknown-linux-gnu"], check=True)
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out, check=True)
-    (wheel,) = out.glob("*.whl")
-    assert "manylinux_2_17_x86_64" in wheel.name and wheel.stat().st_size < 15 << 20
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    for name in ("man/man1/pgstrata.1", *make_dist.SHELLS.values()):
-        assert any(one.endswith(f".data/data/share/{name}") for one in names), name
-    assert "pgstrata/share/campaigns/tuning-quick.toml" in names
-    venv.create(tmp_path / "env", with_pip=True)
-    programs = tmp_path / "env/bin"
-    subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", wheel], check=True)
-    bare = {"PATH": str(programs), "HOME": "/nonexistent", "PGSTRATA_CACHE": str(tmp_path / "cache")}
-    for arguments in (["--version"], ["run", "campaigns/tuning-quick.toml", "--dry-run"]):
-        done = subprocess.run(
-            [programs / "pgstrata", *arguments], env=bare, cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+def test_a_python_is_named_where_it_is_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: "
+    named = [line.removeprefix(prefix) for line in project["classifiers"] if line.startswith(prefix)]
+    assert named == sorted(SUITES.values(), key=lambda version: int(version.partition(".")[2]))
+    assert project["requires-python"] == f">={named[0]}"

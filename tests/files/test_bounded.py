@@ -41,7 +41,6 @@ ALLOWED = {
     "traffic/upgrade/checklist/changes.py": "of a file of the package",
     "traffic/upgrade/checklist/rehearsal.py": "of a file of the package",
     "server/find/recipe.py": "of a file of the package",
-    "store/histogram.py": "of at most 64 kB",
     "store/read.py": "of a file that is bounded, with its depth caught",
 }
 

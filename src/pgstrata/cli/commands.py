@@ -15,7 +15,7 @@ from pgstrata.cli.quiet import with_quiet
 from pgstrata.registry import CORE, Command, capabilities, load
 
 _CORE = (
-    Command("demo", "pgstrata.cli.demo:demo", "See it work, in about 100 seconds."),
+    Command("demo", "pgstrata.cli.demo:demo", "See it work, in about 90 seconds."),
     Command("run", "pgstrata.cli.run:run", "Run a campaign, or go on with one."),
     Command(
         "bench",

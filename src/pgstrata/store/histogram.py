@@ -1,8 +1,9 @@
 """Latency histograms as the driver encodes them, and the field's response-time buckets.
 
-Histograms are HDR (G. Tene, HdrHistogram.org): 3 significant digits from 1 µs to at most 1 h, values
-in microseconds, V2 compressed encoding in base64. Counting is done on whole arrays, because one
-report reads thousands of histograms with up to 23 552 counters each.
+Histograms are HDR (G. Tene, HdrHistogram.org): 3 significant digits from 1 µs on, values in microseconds, V2
+compressed encoding in base64. That is a header of 8 bytes and a zlib stream: a header of 40 bytes, then the
+counters in the order of their values as ZigZag numbers of 7 bits a byte, a negative number for so many empty
+counters. Counting is done on whole arrays, because one report reads half a million histograms.
 """
 
 from __future__ import annotations
@@ -11,16 +12,12 @@ import binascii
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from hdrh.codec import HdrHistogramEncoder
-from hdrh.histogram import HdrHistogram
-from pyhdrh import decode as read_counters
 
 from pgstrata.errors import StoreError
 from pgstrata.files.bounded import inflate
@@ -47,25 +44,34 @@ BUCKETS: tuple[tuple[str, int | None], ...] = (
 )
 
 
-@lru_cache(maxsize=64)
-def _slots(lowest: int, highest: int, digits: int) -> tuple[Values, Values]:
-    """The smallest and the largest value in µs that each counter of such a histogram stands for."""
-    geometry = HdrHistogram(lowest, highest, digits)
-    index = np.arange(geometry.counts_len, dtype=np.int64)
-    half = geometry.sub_bucket_half_count
-    bucket = (index >> geometry.sub_bucket_half_count_magnitude) - 1
-    sub_bucket = (index & (half - 1)) + half
-    sub_bucket = np.where(bucket < 0, sub_bucket - half, sub_bucket)
-    shift = np.maximum(bucket, 0) + geometry.unit_magnitude
-    low = sub_bucket << shift
-    return low, low + (np.int64(1) << shift) - 1
+_HALF = 1024
+"""Counters of a doubling: the power of two not below 10**DIGITS."""
+
+_MOST_DOUBLINGS = 52
+"""A histogram reaches at most up to 2**63 µs."""
 
 
-@lru_cache(maxsize=64)
-def _bucket_ends(lowest: int, highest: int, digits: int) -> list[int]:
-    """For each bound of the field's buckets the number of the first counter beyond it."""
-    low, _ = _slots(lowest, highest, digits)
-    return [int(np.searchsorted(low, bound, side="right")) for _, bound in BUCKETS if bound is not None]
+def _width(highest: int) -> int:
+    """Returns the number of counters of a histogram that reaches up to this value in µs."""
+    return (max(0, highest.bit_length() - _HALF.bit_length()) + 2) * _HALF
+
+
+@cache
+def _slots() -> tuple[Values, Values]:
+    """Returns the smallest and the largest value in µs that each counter stands for.
+
+    Up to 2 * _HALF each stands for 1 µs, and in each doubling after that for twice as many values.
+    """
+    index = np.arange((_MOST_DOUBLINGS + 2) * _HALF, dtype=np.int64)
+    doublings = np.maximum(index // _HALF - 1, 0)
+    low = (index - doublings * _HALF) << doublings
+    return low, low + (np.int64(1) << doublings) - 1
+
+
+@cache
+def _bucket_ends() -> Values:
+    """Returns for each bound of the field's buckets the number of the first counter beyond it."""
+    return np.searchsorted(_slots()[0], [bound for _, bound in BUCKETS if bound is not None], side="right")
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,6 @@ class Histogram:
     """How many responses took how long. Times are known to 3 significant digits."""
 
     counts: Values
-    geometry: tuple[int, int, int] = (LOWEST_US, HIGHEST_US, DIGITS)
 
     @property
     def responses(self) -> int:
@@ -83,7 +88,7 @@ class Histogram:
     def max_seconds(self) -> float | None:
         """The largest response time in seconds (upper end of its slot); None without responses."""
         used = np.flatnonzero(self.counts)
-        return float(_slots(*self.geometry)[1][used[-1]]) / 1e6 if used.size else None
+        return float(_slots()[1][used[-1]]) / 1e6 if used.size else None
 
     @property
     def mean_seconds(self) -> float | None:
@@ -92,14 +97,14 @@ class Histogram:
         used = np.flatnonzero(self.counts)
         if not used.size:
             return None
-        low, high = _slots(*self.geometry)
+        low, high = _slots()
         counts = self.counts[used]
         return float((counts * ((low[used] + high[used]) / 2.0)).sum()) / int(counts.sum()) / 1e6
 
     @property
     def edges_seconds(self) -> npt.NDArray[np.float64]:
         """The ends of all slots in seconds, rising: slot i lies from edge i to edge i + 1."""
-        low, high = _slots(*self.geometry)
+        low, high = (values[: len(self.counts)] for values in _slots())
         return np.append(low, high[-1] + 1).astype(np.float64) / 1e6
 
     def percentile(self, percent: float) -> float | None:
@@ -120,7 +125,7 @@ class Histogram:
         # 99.9 % of 5000 is rank 4995, also where the floating-point product lands a hair above it
         ranks = [max(1, min(total, math.ceil(percent * total / 100 * (1 - 1e-12)))) for percent in percents]
         slots = np.searchsorted(np.cumsum(self.counts), ranks)
-        return [float(time) / 1e6 for time in _slots(*self.geometry)[1][slots]]
+        return [float(time) / 1e6 for time in _slots()[1][slots]]
 
     def buckets(self) -> list[Bucket]:
         """The responses in the field's ten buckets, all of them, also the empty ones.
@@ -128,7 +133,7 @@ class Histogram:
         A response belongs to the first bucket whose bound is not below the smallest value of its slot:
         exact up to 2 ms, to 0.1 % of the bound above.
         """
-        starts = [0, *_bucket_ends(*self.geometry)]
+        starts = np.append(0, np.minimum(_bucket_ends(), len(self.counts)))
         responses = np.add.reduceat(np.append(self.counts, 0), starts)
         total = self.responses
         return [
@@ -143,14 +148,18 @@ class Histogram:
         ]
 
     def encode(self) -> str:
-        """The V2 compressed encoding in base64, as the driver writes it."""
-        histogram = HdrHistogram(*self.geometry)
-        np.frombuffer(histogram.counts, dtype=np.int64)[:] = self.counts
+        """Returns the V2 compressed encoding in base64, as the driver writes it."""
         used = np.flatnonzero(self.counts)
-        if used.size:
-            histogram.set_internal_tacking_values(int(used[0]), int(used[-1]), self.responses)
-        encoded: bytes = histogram.encode()
-        return encoded.decode("ascii")
+        empty = np.diff(used, prepend=-1) - 1
+        counters = bytearray()
+        for before, count in zip(empty.tolist(), self.counts[used].tolist(), strict=True):
+            if before:
+                counters += _number(2 * before - 1)
+            counters += _number(2 * count)
+        highest = int(_slots()[1][len(self.counts) - 1])
+        header = _HEADER.pack(_INNER, len(counters), 0, DIGITS, LOWEST_US, highest, 1.0)
+        packed = zlib.compress(header + counters)
+        return binascii.b2a_base64(_BEGIN.pack(_OUTER, len(packed)) + packed, newline=False).decode("ascii")
 
 
 @dataclass(frozen=True)
@@ -166,119 +175,128 @@ class Bucket:
 
 def decode(text: str) -> Histogram:
     """The histogram behind its base64 text. Raises StoreError when it is none."""
-    try:
-        _check_geometry(text)
-        payload: Any = HdrHistogramEncoder.decode(text)
-        header = payload.payload
-        geometry = (
-            int(header.lowest_trackable_value),
-            int(header.highest_trackable_value),
-            int(header.significant_figures),
-        )
-        low, _ = _slots(*geometry)
-        payload.init_counts(len(low))
-    except Exception as cause:
-        # the codec raises a dozen unrelated types on damaged input, down to IndexError
-        raise StoreError(f"a latency histogram is damaged: {cause or type(cause).__name__}") from cause
-    return Histogram(np.frombuffer(payload.counts, dtype=np.int64), geometry)
-
-
-def _check_geometry(text: str) -> None:
-    """Raises ValueError, struct.error for what unpacks to more than a histogram may have.
-
-    The codec itself unpacks everything, and makes as many counters as the header asks for.
-    """
-    inner = inflate(binascii.a2b_base64(text)[_BEGIN.size :], MOST_BYTES)
-    _, digits, lowest, highest, _ = _HEADER.unpack_from(inner, _BEGIN.size)
-    if not (0 <= digits <= DIGITS and 0 < lowest <= highest):
-        raise ValueError(f"{digits} digits from {lowest} to {highest} µs are more than a histogram may have")
+    return total([text])
 
 
 def record(microseconds: Iterable[int]) -> Histogram:
     """A histogram of these values in µs; what lies outside 1 µs … 1 h counts as the nearest end."""
-    low, _ = _slots(LOWEST_US, HIGHEST_US, DIGITS)
+    width = _width(HIGHEST_US)
     values = np.clip(np.fromiter(microseconds, dtype=np.int64), LOWEST_US, HIGHEST_US)
-    slots = np.searchsorted(low, values, side="right") - 1
-    return Histogram(np.bincount(slots, minlength=len(low)).astype(np.int64))
+    slots = np.searchsorted(_slots()[0], values, side="right") - 1
+    return Histogram(np.bincount(slots, minlength=width).astype(np.int64))
 
 
-def merge(histograms: Sequence[Histogram]) -> Histogram:
+def merge(histograms: Iterable[Histogram]) -> Histogram:
     """All responses together: of roles, seconds, repeats or machines. Exact.
 
     They may reach up to different values, as the driver's grow with what they record: counters of
-    equal number stand for equal values. Raises StoreError when the precision is not the same.
+    equal number stand for equal values.
     """
-    if not histograms:
-        return record([])
-    if len({(lowest, digits) for lowest, _, digits in (h.geometry for h in histograms)}) > 1:
-        raise StoreError("histograms of different precision cannot be merged")
-    longest = max(histograms, key=lambda h: len(h.counts))
-    counts = np.zeros_like(longest.counts)
+    counts = np.zeros(0, dtype=np.int64)
     for histogram in histograms:
+        if (more := len(histogram.counts) - len(counts)) > 0:
+            counts = np.append(counts, np.zeros(more, dtype=np.int64))
         counts[: len(histogram.counts)] += histogram.counts
-    return Histogram(counts, longest.geometry)
+    return Histogram(counts) if len(counts) else record([])
 
 
-# --- many of them -----------------------------------------------------------------------------
+# --- the encoding -----------------------------------------------------------------------------
 
-# What both layers of the V2 encoding begin with: cookie, and the length of what follows the layer's header.
+# What the base64 begins with: cookie, and the number of bytes after it.
 _BEGIN = struct.Struct(">II")
+# What the unpacked begins with: cookie, bytes of the counters, number of the first of them, digits, lowest
+# and highest value, ratio of values.
+_HEADER = struct.Struct(">IIiiqqd")
 _OUTER, _INNER = 0x1C849314, 0x1C849313
-# Then, of the inner one: offset of the counters, digits, lowest and highest value, ratio of values.
-_HEADER = struct.Struct(">iiqqd")
-_BEFORE = _BEGIN.size + _HEADER.size
-_WORD = 8
-_ROOM = 1024  # bytes that nearly every histogram of a second fits in
-_MOST_PACKED = 1 << 16  # zlib unpacks a byte to at most 1,032
+_LONGEST = 8
+"""Bytes of a number: counters below 2**55."""
+_AT_ONCE = 1 << 16
+"""Bytes of counters that are read at once, with the rest of the last histogram: a few hundred histograms."""
 
 
 def total(texts: Sequence[str]) -> Histogram:
     """All of these, in base64, added up: what `merge` makes of what `decode` makes of each.
 
-    A report of two thousand runs adds up half a million. An array of all counters for each takes far longer
-    than the few that are used: here all are read into the same array, of which the used part is added.
-    Raises StoreError where one is damaged, or where they differ in precision.
+    Raises StoreError where one is damaged or of another precision.
     """
     try:
-        found = _total(texts)
-    except (binascii.Error, zlib.error, struct.error, ValueError, IndexError, OverflowError):
-        found = None
-    # the long way takes every form of the encoding, and says what is wrong with one
-    return merge([decode(text) for text in texts]) if found is None else found
+        return merge(map(_sum, _groups(texts)))
+    except (ValueError, struct.error) as cause:
+        raise StoreError(f"a latency histogram is damaged: {cause}") from cause
 
 
-def _total(texts: Sequence[str]) -> Histogram | None:
-    """None, or an error of the codec's, where one is not encoded as the driver does or not as the others."""
-    widths: dict[bytes, int] = {}
-    geometry = (LOWEST_US, LOWEST_US, DIGITS)
-    counts = one = np.zeros(0, dtype=np.int64)
-    address = 0
+def _groups(texts: Sequence[str]) -> Iterator[list[tuple[bytes, int]]]:
+    """Yields unpacked histograms, so many that their counters have about _AT_ONCE bytes."""
+    group, size = [], 0
     for text in texts:
-        raw = binascii.a2b_base64(text)
-        if _BEGIN.unpack_from(raw) != (_OUTER, len(raw) - _BEGIN.size):
-            return None
-        if len(raw) > _MOST_PACKED:
-            return None
-        payload = zlib.decompress(raw[_BEGIN.size :], bufsize=_ROOM)
-        cookie, length = _BEGIN.unpack_from(payload)
-        if cookie != _INNER or length != len(payload) - _BEFORE:
-            return None
-        header = payload[_BEGIN.size : _BEFORE]
-        width = widths.get(header)
-        if width is None:
-            offset, digits, lowest, highest, ratio = _HEADER.unpack(header)
-            if (offset, ratio, lowest, digits) != (0, 1.0, LOWEST_US, DIGITS):
-                return None
-            widths[header] = width = len(_slots(lowest, highest, digits)[0])
-            if width > len(counts):
-                geometry = (lowest, highest, digits)
-                counts = np.concatenate((counts, np.zeros(width - len(counts), dtype=np.int64)))
-                one = np.zeros(width, dtype=np.int64)
-                address = one.ctypes.data
-        if length:
-            used = read_counters(payload, _BEFORE, address, width, _WORD)
-            begin, end = used["min_nonzero_index"], used["max_nonzero_index"] + 1
-            part = one[begin:end]
-            counts[begin:end] += part
-            part[:] = 0
-    return Histogram(counts, geometry) if widths else None
+        packed, width = _unpack(text)
+        group.append((packed, width))
+        size += len(packed) + 1
+        if size >= _AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _sum(parts: list[tuple[bytes, int]]) -> Histogram:
+    """Returns the sum of histograms, each its encoded counters and how many it may have.
+
+    Raises ValueError where they are damaged.
+    """
+    counts = np.zeros(max(width for _, width in parts), dtype=np.int64)
+    parts = [(packed, width) for packed, width in parts if packed]
+    if not parts:
+        return Histogram(counts)
+    data = np.frombuffer(b"".join(packed for packed, _ in parts), dtype=np.uint8)
+    last = np.flatnonzero(data < 0x80)
+    lengths = np.diff(last, prepend=-1)
+    ends = np.cumsum([len(packed) for packed, _ in parts])
+    after = np.searchsorted(last, ends)
+    if data[ends - 1].max() >= 0x80 or lengths.max() > _LONGEST:
+        raise ValueError("a counter is cut off or too large")
+    numbers = np.zeros(len(last), dtype=np.int64)
+    for place in range(int(lengths.max())):
+        longer = np.flatnonzero(lengths > place)
+        bits = data[last[longer] - lengths[longer] + 1 + place] & 0x7F
+        numbers[longer] |= bits.astype(np.int64) << 7 * place
+    numbers = (numbers >> 1) ^ -(numbers & 1)
+    if numbers.min() < -len(counts):
+        raise ValueError("it has more counters than its range")
+    reached = np.cumsum(np.where(numbers < 0, -numbers, 1))
+    before = np.append(0, reached[after[:-1] - 1])
+    if (reached[after - 1] - before > [width for _, width in parts]).any():
+        raise ValueError("it has more counters than its range")
+    slots = reached - np.repeat(before, np.diff(after, prepend=0)) - 1
+    used = numbers > 0
+    np.add.at(counts, slots[used], numbers[used])
+    return Histogram(counts)
+
+
+def _unpack(text: str) -> tuple[bytes, int]:
+    """Returns the encoded counters of a histogram, and how many it may have.
+
+    Raises ValueError or struct.error where it is damaged.
+    """
+    raw = binascii.a2b_base64(text)
+    if _BEGIN.unpack_from(raw) != (_OUTER, len(raw) - _BEGIN.size):
+        raise ValueError("its beginning or its length is not that of a histogram")
+    inner = inflate(raw[_BEGIN.size :], MOST_BYTES)
+    cookie, length, offset, digits, lowest, highest, ratio = _HEADER.unpack_from(inner)
+    if (cookie, length, offset, ratio) != (_INNER, len(inner) - _HEADER.size, 0, 1.0):
+        raise ValueError("its header is not that of a histogram")
+    if (digits, lowest) != (DIGITS, LOWEST_US) or highest < LOWEST_US:
+        raise ValueError(
+            f"its precision is {digits} digits from {lowest} µs on, not {DIGITS} from {LOWEST_US}"
+        )
+    return inner[_HEADER.size :], _width(highest)
+
+
+def _number(value: int) -> bytes:
+    """Returns the bytes of a number, the lowest 7 bits first."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
