@@ -7,4 +7,10 @@ import re
 CLIENTS = re.compile(r"-c(\d+)$")
 """The end of the name of such a step."""
 
-__all__ = ["CLIENTS"]
+
+def point_name(steps: str, clients: int) -> str:
+    """Returns the name of the step of this common name with a number of clients."""
+    return f"{steps}-c{clients}"
+
+
+__all__ = ["CLIENTS", "point_name"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.numbers import plural
 from pgstrata.server.features import NEWEST, Feature, Features
+from pgstrata.step_names import point_name
 from pgstrata.tproc_c import conditions, schema
 from pgstrata.tproc_c.data import FORMAT, Rows
 from pgstrata.tproc_c.options import MIX, StepName, TprocCOptions
@@ -189,7 +190,7 @@ def _step(o: TprocCOptions, name: StepName, warehouses: int, clients: int) -> St
     what = "The five transactions in their mix" if name == MIX else f"The transaction {name} alone"
     many = f"{clients} virtual {plural('user', clients)} and {warehouses} {plural('warehouse', warehouses)}"
     return Step(
-        f"{full}-c{clients}" if len(o.clients) > 1 else full,
+        point_name(full, clients) if len(o.clients) > 1 else full,
         [role],
         Headline("query", "operations", "transactions/min"),
         seconds=o.seconds,

@@ -52,6 +52,7 @@ from pgstrata.driver.spec import (
     StepSpec,
     TextScript,
 )
+from pgstrata.step_names import point_name
 from pgstrata.units import parse_unit
 from pgstrata.workload.core.values import (
     Digits,
@@ -590,7 +591,7 @@ class Refine:
 
     def name(self, clients: int) -> str:
         """Returns the name of the step with this number of clients."""
-        return f"{self.steps}-c{clients}"
+        return point_name(self.steps, clients)
 
 
 Phase = Step | Admin | Settle | Work | Refine

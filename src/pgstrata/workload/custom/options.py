@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from pgstrata.step_names import point_name
 from pgstrata.workload.core.language import Mode
 from pgstrata.workload.core.options import (
     MOST_RATE,
@@ -345,7 +346,7 @@ class CustomOptions(CurveOptions):
 
     def title(self, step: ScriptStep, clients: int) -> str:
         """Name of the step with this number of clients."""
-        return f"{step.title}-c{clients}" if len(self.clients_of(step)) > 1 else step.title
+        return point_name(step.title, clients) if len(self.clients_of(step)) > 1 else step.title
 
     @property
     def query_paths(self) -> tuple[str, ...]:

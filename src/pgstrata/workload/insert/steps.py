@@ -14,6 +14,7 @@ from typing import Any
 
 from pgstrata.driver.spec import LockstepSpec
 from pgstrata.server.features import NEWEST, Feature, Features
+from pgstrata.step_names import point_name
 from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
     Admin,
@@ -355,7 +356,7 @@ def queries(o: InsertOptions, name: str, kind: str, rate: int, clients: int) -> 
     )
     reader = _range_queries(o, clients) if kind == "range" else _point_queries(o, clients, deleted=rate > 0)
     return Step(
-        f"{name}-c{clients}" if len(o.clients) > 1 else name,
+        point_name(name, clients) if len(o.clients) > 1 else name,
         [reader, *writers, *_htap(o, clients)],
         Headline("query", "operations", "queries/s"),
         seconds=o.seconds,

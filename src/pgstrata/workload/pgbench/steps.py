@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.numbers import plural
 from pgstrata.server.features import NEWEST, Features
+from pgstrata.step_names import point_name
 from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Mode, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
@@ -73,7 +74,7 @@ def step(
         variables={**predefined, **o.define},
     )
     return Step(
-        f"{name}-{mode}-c{clients}",
+        point_name(f"{name}-{mode}", clients),
         [role],
         Headline("query", "operations", "transactions/s"),
         seconds=o.seconds,

@@ -17,7 +17,7 @@ from pydantic import model_validator
 
 from pgstrata.numbers import counted
 from pgstrata.server.features import NEWEST, Feature, Features
-from pgstrata.step_names import CLIENTS
+from pgstrata.step_names import CLIENTS, point_name
 from pgstrata.suggest import nearest
 from pgstrata.workload.core.curve import curve_phases
 from pgstrata.workload.core.language import (
@@ -383,7 +383,7 @@ def step(
         max_tries=1000,
     )
     return Step(
-        f"{m.name}-c{clients}" if is_point else m.name,
+        point_name(m.name, clients) if is_point else m.name,
         [role],
         Headline("query", "operations", "rows scanned/s", factor=float(o.rows))
         if is_scan
