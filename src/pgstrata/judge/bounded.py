@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median_high
 
 from pgstrata.judge.alone import AloneTurns
+from pgstrata.judge.pairs import neighbours
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict
@@ -49,7 +51,7 @@ def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Cri
     bounds = [
         of_pair
         for base, other in turns
-        for ours, theirs in _pairs(base.slices, other.slices)
+        for ours, theirs in neighbours(base, other)
         if (of_pair := bounds_of(ours, theirs)) is not None
     ]
     if len(bounds) < executions.FIRST:
@@ -59,7 +61,7 @@ def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Cri
     if verdict.word not in ("slower", "faster"):
         return None
     ends = [low if verdict.word == "slower" else high for low, high in bounds]
-    far = _median(ends)
+    far = median_high(ends)
     if verdict.word == "slower":
         return replace(verdict, low=min(math.exp(far) / NEIGHBOURS, verdict.low))
     return replace(verdict, high=max(math.exp(far) * NEIGHBOURS, verdict.high))
@@ -71,16 +73,6 @@ def _nearest(low: float, high: float) -> float:
     if low > slack:
         return low - slack
     return min(0.0, high + slack)
-
-
-def _pairs(base: Sequence[Slice], other: Sequence[Slice]) -> list[tuple[Slice, Slice]]:
-    second = {part.pair: part for part in other}
-    return [(part, second[part.pair]) for part in base if part.pair in second]
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
 
 
 __all__ = ["NEIGHBOURS", "bounds_of", "judge_bounded"]

@@ -26,13 +26,12 @@ from pgstrata.judge.curves import CurvePoint, CurveSide, CurveVerdict, judge_cur
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
-from pgstrata.judge.pairs import Pairs, pairs_of, together
+from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
 from pgstrata.judge.query_causes import QueryCause, judge_cause
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.single_queries import UNIT, Phases, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
-from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
 from pgstrata.stats.criterion import LEAST_BLOCKS, MARGIN, USUAL, Criterion
 from pgstrata.stats.estimate import Estimate, estimate
@@ -40,7 +39,7 @@ from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.runs import compare_runs
-from pgstrata.stats.verdict import Verdict, compare, set_aside
+from pgstrata.stats.verdict import Verdict, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
@@ -391,10 +390,7 @@ class _Paired:
         return estimate(*self.pairs)
 
     def verdict(self, criterion: Criterion) -> Verdict:
-        # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
-        if self.watched:
-            return sequential.look(*self.pairs, criterion=criterion, span=self.span)
-        return compare(*self.pairs, criterion=criterion)
+        return verdict_of(self.pairs, criterion, watched=self.watched, span=self.span)
 
 
 def _verdict(

@@ -11,13 +11,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from pgstrata.judge.disturbance import disturbed
-from pgstrata.judge.pairs import Pairs, pairs_of, together
+from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
 from pgstrata.judge.waiting import grown_wait
-from pgstrata.stats import sequential
 from pgstrata.stats.criterion import LEAST_POINTS, Criterion
 from pgstrata.stats.curve import Knee, curve_sentence, curve_words, knee
 from pgstrata.stats.estimate import estimate
-from pgstrata.stats.verdict import Verdict, Word, compare, interval, set_aside
+from pgstrata.stats.verdict import Verdict, Word, interval, set_aside
 from pgstrata.step_names import CLIENTS
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StepRecord
@@ -116,11 +115,7 @@ def words_in_turns(
     verdicts: dict[int, Verdict] = {}
     for clients in base.keys() & other.keys():
         ours, theirs = base[clients], other[clients]
-        pairs = pairs_of(ours, theirs)
-        if watched:
-            verdict = sequential.look(*pairs, criterion=criterion, span=ours.span)
-        else:
-            verdict = compare(*pairs, criterion=criterion)
+        verdict = verdict_of(pairs_of(ours, theirs), criterion, watched=watched, span=ours.span)
         reason = disturbed([ours], [theirs])
         verdicts[clients] = set_aside(verdict, reason) if reason else verdict
     return curve_words(verdicts)

@@ -6,6 +6,9 @@ import bisect
 from collections.abc import Sequence
 from itertools import groupby
 
+from pgstrata.stats import sequential
+from pgstrata.stats.criterion import Criterion
+from pgstrata.stats.verdict import Verdict, compare
 from pgstrata.store.record import Slice, TookTurns
 from pgstrata.turns.model import Pairs
 from pgstrata.turns.table import kind_of
@@ -23,7 +26,7 @@ def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
     operations where slices take equally long, and that of all the time where both do the same work.
     """
     out = disturbed_pairs(base, other)
-    both = [pair for pair in _neighbours(base, other) if pair[0].pair not in out]
+    both = [pair for pair in neighbours(base, other) if pair[0].pair not in out]
     block = [bisect.bisect_left(base.blocks, ours.pair) for ours, _ in both]
     blocks = tuple(len(list(group)) for _, group in groupby(block)) if base.blocks else ()
     pairs = kind_of(base.turns).pairs(both, blocks)
@@ -33,7 +36,7 @@ def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
 def left_out(base: TookTurns, other: TookTurns) -> tuple[int, int]:
     """Returns how many pairs are left out because other programs disturbed a side, and how many pairs there
     are of which that is known."""
-    known = [ours.pair for ours, theirs in _neighbours(base, other) if _tells(ours) and _tells(theirs)]
+    known = [ours.pair for ours, theirs in neighbours(base, other) if _tells(ours) and _tells(theirs)]
     return len(disturbed_pairs(base, other).intersection(known)), len(known)
 
 
@@ -43,12 +46,13 @@ def disturbed_pairs(base: TookTurns, other: TookTurns) -> frozenset[int]:
     limits = base.load_limit, other.load_limit
     return frozenset(
         pair[0].pair
-        for pair in _neighbours(base, other)
+        for pair in neighbours(base, other)
         if any(_disturbed(part, limit) for part, limit in zip(pair, limits, strict=True))
     )
 
 
-def _neighbours(base: TookTurns, other: TookTurns) -> list[tuple[Slice, Slice]]:
+def neighbours(base: TookTurns, other: TookTurns) -> list[tuple[Slice, Slice]]:
+    """Returns the slices of both that make pairs, disturbed ones too."""
     second = {part.pair: part for part in other.slices}
     return [(part, second[part.pair]) for part in base.slices if part.pair in second]
 
@@ -63,6 +67,14 @@ def _disturbed(part: Slice, load_limit: float) -> bool:
     return part.other_load is not None and part.other_load > load_limit
 
 
+def verdict_of(pairs: Pairs, criterion: Criterion, *, watched: bool, span: float | None) -> Verdict:
+    """Returns the verdict on pairs. watched: measuring stopped when it was clear, so it is judged by the
+    interval that allows for it; span: as of `sequential.look`."""
+    if watched:
+        return sequential.look(*pairs, criterion=criterion, span=span)
+    return compare(*pairs, criterion=criterion)
+
+
 def together(parts: Sequence[Pairs]) -> Pairs:
     """The pairs of several repeats one after the other; blocks only where all of them have some."""
     base = [rate for one in parts for rate in one.base]
@@ -73,4 +85,13 @@ def together(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(base, other, blocks if sum(blocks) == len(base) else (), by_totals, starts)
 
 
-__all__ = ["WAITED", "Pairs", "disturbed_pairs", "left_out", "pairs_of", "together"]
+__all__ = [
+    "WAITED",
+    "Pairs",
+    "disturbed_pairs",
+    "left_out",
+    "neighbours",
+    "pairs_of",
+    "together",
+    "verdict_of",
+]
