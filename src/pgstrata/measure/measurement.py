@@ -129,6 +129,11 @@ class Executed(NamedTuple):
     load: LoadReading | None
     cpu_seconds: float | None
 
+    def other_load(self, limit: float) -> float | None:
+        """Returns the share of the CPUs that other programs used; None where it is not known, or any may be
+        used (limit: 1)."""
+        return None if self.load is None or limit >= 1 else self.load.record(limit).other_load
+
 
 class StepMeasurement:
     """Measures one step in as many parts as it is asked for, puts them together, and stores them.

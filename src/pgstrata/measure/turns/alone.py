@@ -193,11 +193,11 @@ class AloneExecution:
             return f"{side.label} left the comparison"
         assert statement.step is not None
         try:
-            done, _, load, _ = side.measurement.execute(statement.step)
+            executed = side.measurement.execute(statement.step)
         except DriverError as error:
             self._leave(side, lambda participant: participant.cluster.standbys.check())
             return error.message
-        role = done.roles[0]
+        role = executed.done.roles[0]
         if role.replay is not None:
             for failure in role.replay.failures:
                 if failure.number == statement.number and failure.now is not None:
@@ -205,12 +205,11 @@ class AloneExecution:
         total = next((one for one in role.statements_by_name if one.number == statement.number), None)
         if total is None or not total.count or total.seconds_total <= 0:
             return "no execution came to its end"
-        limit = side.load_limit
         return Slice(
             pair=max(1, pair),
             seconds=total.seconds_total,
             rate=total.count / total.seconds_total,
-            other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+            other_load=executed.other_load(side.load_limit),
         )
 
     def _verdict(self, other: Participant, slices: Mapping[str, Sequence[Slice]]) -> Verdict:

@@ -142,13 +142,14 @@ class ArmTurns:
         seconds = arm.seconds or self.limit_seconds
         count = max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(seconds, 1e-6))))
         try:
-            _, done, load, _ = side.measurement.execute(self._step(query, count + warm, arm))
+            executed = side.measurement.execute(self._step(query, count + warm, arm))
         except DriverError as error:
             self.check(side)
             return f"{side.label}: {server_said(error.message, MESSAGE)}"
         finally:
             if arm.before and (sizes := self.sizes.get(side.label)) is not None:
                 sizes.restore()
+        done = executed.statements
         if failed := next((one.error for one in done if one.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
         counted = done[warm:]
@@ -156,13 +157,12 @@ class ArmTurns:
         if not counted or total <= 0:
             return f"{side.label}: no execution came to its end"
         arm.seconds = total / len(counted)
-        limit = side.load_limit
         arm.slices.append(
             Slice(
                 pair=pair,
                 seconds=total,
                 rate=len(counted) / total,
-                other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+                other_load=executed.other_load(side.load_limit),
             )
         )
         return ""

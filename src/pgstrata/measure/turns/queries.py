@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -57,10 +58,14 @@ class Query:
 
     name: str
     turns: dict[str, QueryTurns] = field(default_factory=dict)
-    pairs: int = 0
-    pairs_of_start: dict[int, int] = field(default_factory=dict)
+    pairs_of_start: Counter[int] = field(default_factory=Counter)
     """By the number of the servers' start."""
     is_known: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """So far."""
+        return self.pairs_of_start.total()
 
     @property
     def seconds(self) -> float:
@@ -186,14 +191,13 @@ class QueryExecution:
     def _execute(self, query: Query, deadline: float) -> None:
         """Pairs of one query, until it is known or its time is over; one pair at least."""
         while self._goes_on(query):
-            if self._start_anew is not None and query.pairs_of_start.get(self._start, 0) >= START_PAIRS:
+            if self._start_anew is not None and query.pairs_of_start[self._start] >= START_PAIRS:
                 self._start += 1
                 self._start_anew(self._start)
             sides = self._sides(query)
             if len(sides) < 2:
                 break
-            query.pairs += 1
-            query.pairs_of_start[self._start] = query.pairs_of_start.get(self._start, 0) + 1
+            query.pairs_of_start[self._start] += 1
             for place in order_of_pair(query.pairs, len(sides)):
                 self._base.run.interrupts.check()
                 self._turn(sides[place], query)
@@ -225,14 +229,14 @@ class QueryExecution:
         seconds = sum(one.seconds for one in counted)
         if not counted or seconds <= 0:
             return
-        limit, load, cpu = side.load_limit, executed.load, executed.cpu_seconds
+        cpu = executed.cpu_seconds
         # All that the first execution took may have been the CPU's.
         uncounted = sum(one.seconds for one in statements[:warm])
         part = Slice(
             pair=query.pairs,
             seconds=seconds,
             rate=len(counted) / seconds,
-            other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+            other_load=executed.other_load(side.load_limit),
             cpu_seconds=None if cpu is None else round(min(seconds, max(0.0, cpu - uncounted)), 9),
         )
         planning = (*turns.planning, _planning(counted))
