@@ -207,31 +207,31 @@ def measure(case: Case, results: Path) -> dict[str, Any]:
 
 def entries(text: str) -> list[str]:
     """What the terminal shows below the answer: each entry with the lines that belong to it."""
-    found: list[str] = []
+    shown: list[str] = []
     for line in text.splitlines()[3:]:
         if not line.startswith("  "):
             break
-        if line.startswith("    ") and found:
-            found[-1] += f"\n{line}"
+        if line.startswith("    ") and shown:
+            shown[-1] += f"\n{line}"
         else:
-            found.append(line)
-    return found
+            shown.append(line)
+    return shown
 
 
 def outcome(case: Case, record: dict[str, Any]) -> str:
     """`first`, `seen`, `missed`; of a case without a difference `quiet` or `wrong`."""
-    said = entries(record["text"])
+    shown = entries(record["text"])
     if not case.words:
-        has_bad = any(entry.strip().startswith(BAD) for entry in said)
+        has_bad = any(entry.strip().startswith(BAD) for entry in shown)
         return "wrong" if has_bad or record["exit_code"] not in (0, 3) else "quiet"
-    places = [place for place, entry in enumerate(said) if re.search(case.words, entry, re.DOTALL)]
+    places = [place for place, entry in enumerate(shown) if re.search(case.words, entry, re.DOTALL)]
     if not places:
         return "missed"
     if case.stops and "Do not go yet" not in record["text"]:
         return "seen"
-    above = said[: places[0]]
+    above = shown[: places[0]]
     is_first = not any(not entry.strip().startswith(ROUTINE) for entry in above)
-    is_look = said[places[0]].strip().startswith("to look at")
+    is_look = shown[places[0]].strip().startswith("to look at")
     return "first" if is_first and (case.where == "look") == is_look else "seen"
 
 

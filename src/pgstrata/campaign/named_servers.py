@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import shown, user_path
+from pgstrata.files.user_files import is_file, shown, user_path
 from pgstrata.server.find.sources import source_kinds
 
 KINDS = ("pg", "path", "dsn", *source_kinds())
@@ -95,7 +95,7 @@ def _is_file(text: str, *, alone: bool) -> bool:
     """Returns whether an argument names a campaign file; alone: anything that is not like a server does."""
     if named_server(text).spec.partition(":")[0] in KINDS or is_installation(text.partition(",")[0]):
         return False
-    if text.endswith(".toml") or os.path.isfile(user_path(text)):  # noqa: PTH113
+    if text.endswith(".toml") or is_file(user_path(text)):
         return True
     return alone and _LIKE_SERVER.match(text) is None
 

@@ -50,7 +50,7 @@ def names() -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether it is one of `names`, or written as a file with a class in it."""
-    return plugin.is_file(name) or name in names()
+    return plugin.names_file(name) or name in names()
 
 
 def find(name: str, folder: Path | None = None) -> WorkloadKind:
@@ -61,7 +61,7 @@ def find(name: str, folder: Path | None = None) -> WorkloadKind:
     """
     if name in _places():
         return _shipped(name)
-    if plugin.is_file(name):
+    if plugin.names_file(name):
         return plugin.from_file(name, folder or Path.cwd())
     if name in plugin.offered():
         return plugin.from_package(name)

@@ -166,7 +166,7 @@ def _place(error: BaseException, where: Path) -> str:
     return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(where)
 
 
-def is_file(name: str) -> bool:
+def names_file(name: str) -> bool:
     """Whether a workload is named as a file and a class in it."""
     return ".py:" in name
 
@@ -261,7 +261,7 @@ __all__ = [
     "blaming",
     "from_file",
     "from_package",
-    "is_file",
+    "names_file",
     "offered",
     "source_of",
 ]

@@ -24,7 +24,7 @@ from pgstrata.campaign.problems import explain
 from pgstrata.campaign.study import OF_FILE, Study, Variant, expand
 from pgstrata.errors import UsageError
 from pgstrata.files.shipped import shipped
-from pgstrata.files.user_files import read_text, shown
+from pgstrata.files.user_files import is_folder, is_there, read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
 from pgstrata.server.cluster.storage import check_storage
 from pgstrata.server.config.classes import check_keep
@@ -74,9 +74,9 @@ class Overrides:
 def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     """Reads and checks a campaign file; `campaigns/NAME.toml` is the one that comes with pgstrata where the
     folder has none. Raises UsageError."""
-    if file.parts[:1] == ("campaigns",) and not os.path.exists(file):  # noqa: PTH110 - as below
+    if file.parts[:1] == ("campaigns",) and not is_there(file):
         file = shipped(str(file)) or file
-    if os.path.isdir(file):  # noqa: PTH112 - a name that is too long is no error here
+    if is_folder(file):
         raise UsageError(
             f"{shown(file)} is a folder, neither a campaign file nor an installation of PostgreSQL",
             "name a .toml file, the folder that contains bin/postgres, or src:DIR for a source tree",

@@ -54,7 +54,7 @@ def series_of(
     if all(is_file(file) for file in files):
         return _of_files(repo, base, commit, first, files, variant_of)
     if len(names) > 1:
-        missing = next(name for name, file in zip(names, files, strict=True) if not file.is_file())
+        missing = next(name for name, file in zip(names, files, strict=True) if not is_file(file))
         raise UsageError(f"there is no patch {shown(missing)}", "name files, or one branch")
     return _of_branch(repo, base, commit, first, names[0], variant_of, each)
 

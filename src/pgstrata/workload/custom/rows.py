@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import is_folder, shown
 from pgstrata.sql_text import identifier, literal
 from pgstrata.workload.custom.options import ROWS, Rows
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, folder_of, unpacked
@@ -24,7 +24,7 @@ def tables_of_folder(rows: Rows, tables: Sequence[str]) -> list[Rows]:
     """
     assert rows.folder is not None
     folder = Path(rows.folder)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"{shown(folder)} is no folder", "name a single file in `files`, with its `table`")
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
