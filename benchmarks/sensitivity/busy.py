@@ -20,6 +20,9 @@ Each finished campaign is one line of --out with all of its verdicts. The cell w
 verdicts comes next, and the same command goes on where it was stopped, in whatever way. A cell is done with
 --verdicts (200), or --planted-verdicts (20) of a slowed server. Wrong words of equal servers are `slower` and
 `faster`, of a slowed one `same` and `faster`.
+
+`--condition others --planted-verdicts 0` starts no load: the machine is busy with whatever else runs on it,
+and the load average of each campaign is kept.
 """
 
 from __future__ import annotations
@@ -97,6 +100,9 @@ PROCEDURES: Mapping[str, Procedure] = {
     "rounds": Procedure(WRITING, f'{ROUNDS}\nturns = "rounds"', "write_seconds = 1"),
 }
 
+OTHERS = "others"
+"""A condition that starts nothing: the machine is busy with whatever else runs on it."""
+
 
 class Loads:
     """Programs beside the measurement. folder: where those that write do so; server: of another campaign."""
@@ -156,6 +162,7 @@ class Loads:
         """Starts what a condition asks for."""
         begin: Mapping[str, Callable[[], None]] = {
             "quiet": lambda: None,
+            OTHERS: lambda: None,
             **{f"{n} loop{'s' * (n > 1)}": lambda n=n: self.python(LOOP, n) for n in (1, 2, 4, 8)},  # type: ignore[misc]
             "4 compilers": lambda: self.python(COMPILE, 4),
             "memory": lambda: self.python(HOG, 1),
@@ -272,7 +279,7 @@ def line_of(a: argparse.Namespace, folder: Path, burn: int, job: Json) -> Json:
     compared = compare(a, folder, PROCEDURES[job["procedure"]], more, burn, job["condition"])
     kept = ("step", "word", "ratio", "low", "high", "n", "disturbance")
     steps = [{name: step.get(name) for name in kept} for step in compared.steps]
-    times = {"wall": compared.wall, "measured": compared.measured}
+    times = {"wall": compared.wall, "measured": compared.measured, "load": round(os.getloadavg()[1], 1)}
     return {**job, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **times, "steps": steps}
 
 
@@ -316,7 +323,7 @@ def measure(a: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="pgstrata-busy-", dir="/var/tmp") as name:
         folder = Path(name)
         build(folder)
-        lines = begun(a, SAME, lambda: {"burn": calibrated(a, folder)})
+        lines = begun(a, SAME, lambda: {"burn": calibrated(a, folder) if a.planted_verdicts else 0})
         for job in jobs(a, lines[1:]):
             if time.monotonic() > end:
                 print("the time is up; the same command goes on")
@@ -340,7 +347,7 @@ def table(lines: Sequence[Json], planted: float) -> str:
             "| intervals without the truth | measured of the time |",
             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         ]
-        for condition, procedure in itertools.product(CONDITIONS, PROCEDURES):
+        for condition, procedure in itertools.product((*CONDITIONS, OTHERS), PROCEDURES):
             chosen = [
                 x
                 for x in lines
@@ -376,7 +383,9 @@ def main() -> None:
     parser.add_argument("--planted-verdicts", type=int, default=20, help="of a slowed one in each cell")
     parser.add_argument("--planted", type=float, default=0.03, help="the slowdown, as a share")
     parser.add_argument("--max-seconds", type=float, default=60.0, help="of a step until its verdict")
-    parser.add_argument("--condition", action="append", choices=CONDITIONS, help="default: all")
+    parser.add_argument(
+        "--condition", action="append", choices=(*CONDITIONS, OTHERS), help="default: all but others"
+    )
     parser.add_argument("--procedure", action="append", choices=list(PROCEDURES), help="default: all")
     parser.add_argument("--out", type=Path, default=Path("busy.jsonl"), help="default: busy.jsonl")
     parser.add_argument("--print", action="store_true", help="only the tables of what is there")

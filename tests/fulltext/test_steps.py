@@ -38,6 +38,12 @@ def test_steps_follow_the_options() -> None:
     ]  # fmt: skip
 
 
+def test_loads_are_compared_unless_told_otherwise() -> None:
+    chosen = FulltextOptions(messages=10, query_count=5, judge_loads=False)
+    phases = [p for p in FULLTEXT.phases(chosen, NEWEST) if isinstance(p, Step)]
+    assert [step.name for step in phases if step.measured] == ["query.gin", "query.gist"]
+
+
 @pytest.mark.parametrize(
     "damage",
     [{"indexes": "btree"}, {"indexes": []}, {"language": "x'; drop"}, {"clients": 0}, {"build": "x"}],

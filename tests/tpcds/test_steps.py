@@ -145,6 +145,14 @@ def test_phases_follow_the_options() -> None:
     assert kinds == [Work, Admin]
 
 
+def test_loads_are_compared_unless_told_otherwise() -> None:
+    def compared(**options: Any) -> list[str]:
+        return [p.name for p in phases(**options) if isinstance(p, Step) and p.measured]
+
+    assert compared() == ["copy", "indexes", "vacuum", "analyze", "power", "throughput"]
+    assert compared(judge_loads=False) == ["power", "throughput"]
+
+
 def test_streams_run_the_same_queries_in_orders_of_their_own() -> None:
     (step,) = [p for p in phases(streams=3, passes=0, queries="1-20") if p.name == "throughput"]
     (role,) = document(step.spec())["roles"]

@@ -66,6 +66,9 @@ class FulltextOptions(WorkloadOptions):
         60,
         description="seconds a query may take; a cancelled query counts twice that",
     )
+    judge_loads: bool = Field(
+        True, description="false: loads and index builds are done once, and only queries are compared"
+    )
     language: str = Field(
         "english", description="text search configuration that makes the tsvectors, say `simple`"
     )

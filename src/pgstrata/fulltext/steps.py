@@ -186,6 +186,7 @@ def _load(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
         tables=[TABLE],
         group="full text load",
         load=True,
+        measured=o.judge_loads,
         estimated_seconds=1 + rows.size / _LOAD[kind],
         summary=f"Loads all messages {f'under a {kind} index' if kind else 'without an index'}.",
     )
@@ -200,6 +201,7 @@ def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
         tables=[TABLE],
         group="full text load",
         load=True,
+        measured=o.judge_loads,
         estimated_seconds=1 + rows.size / _INDEX[kind],
         summary=f"Builds the {kind} index of all messages.",
     )

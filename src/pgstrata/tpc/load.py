@@ -63,7 +63,7 @@ def copy(table: str) -> str:
 def load_phases(benchmark: Benchmark, o: TpcOptions, indexing: Sequence[Indexing]) -> list[Phase]:
     """COPY, the indexes, VACUUM and ANALYZE."""
     raw = benchmark.raw_bytes(o.scale)
-    phase = partial(_phase, benchmark, o.load_connections)
+    phase = partial(_phase, benchmark, o)
 
     def copied(table: str) -> list[Op]:
         file = str(data.file(benchmark, o.scale, table))
@@ -82,10 +82,10 @@ def load_phases(benchmark: Benchmark, o: TpcOptions, indexing: Sequence[Indexing
 
 
 def _phase(
-    benchmark: Benchmark, connections: int, name: str, ops: Callable[[str], Sequence[Op]], seconds: float
+    benchmark: Benchmark, o: TpcOptions, name: str, ops: Callable[[str], Sequence[Op]], seconds: float
 ) -> Step:
     """One phase of the load over all tables, judged by how often it could be done in an hour."""
-    shares = [share for share in spread_tables(benchmark, connections, ops) if share]
+    shares = [share for share in spread_tables(benchmark, o.load_connections, ops) if share]
     return Step(
         name,
         [Role("load", len(shares), [Script(*each_its_own(shares))], operations=1)],
@@ -94,6 +94,7 @@ def _phase(
         group=f"{benchmark.title} load",
         uncounted="it is one operation on all tables",
         load=True,
+        measured=o.judge_loads,
         estimated_seconds=1 + seconds / len(shares),
     )
 

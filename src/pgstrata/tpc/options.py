@@ -44,6 +44,9 @@ class TpcOptions(WorkloadOptions):
     load_connections: int = Field(
         2, ge=1, le=24, description="connections that load, index and vacuum tables at the same time"
     )
+    judge_loads: bool = Field(
+        True, description="false: the phases of the load are done once, and only queries are compared"
+    )
 
     @field_validator("queries")
     @classmethod
