@@ -17,7 +17,7 @@ def cut_long(text: str) -> str:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether nothing more could be written: the disk has no room, or none for this user."""
+    """Returns whether nothing more could be written: the disk is full, or this user's quota is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -26,15 +26,15 @@ SAID_LENGTH = 1000
 
 
 def harmless(text: str) -> str:
-    """The text without letters that steer a terminal; lines and tabs stay."""
+    """Returns the text without letters that steer a terminal; lines and tabs stay."""
     return "".join(
         c if c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" else "�" for c in text
     )
 
 
 def server_said(error: object, most: int = SAID_LENGTH) -> str:
-    """What a server or somebody else's library says, as one line that is safe to print: cut where it is long,
-    and without letters that steer a terminal."""
+    """Returns a message of a server or a foreign library as a single line that is safe to print: cut where it
+    is long, and without letters that steer a terminal."""
     whole = str(error)
     text = " ".join(whole[: 4 * most].split())
     text = harmless(text)
@@ -113,7 +113,7 @@ class DriverError(PgstrataError):
         self.kind, self.sqlstate, self.said, self.statement = kind, sqlstate, said, statement
 
     def worded(self, message: str, hint: str | None = None) -> DriverError:
-        """The same error in other words."""
+        """Returns the same error in other words."""
         hint = self.hint if hint is None else hint
         return DriverError(
             message, hint, kind=self.kind, sqlstate=self.sqlstate, said=self.said, statement=self.statement

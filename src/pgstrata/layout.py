@@ -53,15 +53,15 @@ class Layout:
     grains: int
 
     def filled(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-        """The environment, filled up so that it takes the same bytes for everybody together with the command:
-        both lie above the stack."""
+        """Returns the environment, filled up so that together with the command it takes the same bytes for
+        every participant: both lie above the stack."""
         words = [*command, *(f"{name}={value}" for name, value in env.items()), f"{_FILLER}="]
         used = sum(len(os.fsencode(word)) + 1 for word in (command[0], *words)) + _POINTER * len(words)
         wanted = -(-used // _ENVIRONMENT) * _ENVIRONMENT + self.grains * _GRAIN
         return {**env, _FILLER: "x" * (wanted - used)}
 
     def take(self) -> None:
-        """For a child between fork and exec: the program it becomes has this layout."""
+        """Applies this layout in a child between fork and exec: the program it becomes has this layout."""
         not_randomized()
         _, hard = resource.getrlimit(resource.RLIMIT_STACK)
         soft = _LEAST_STACK + self.pages * _PAGE
@@ -71,19 +71,22 @@ class Layout:
 
 
 def draw() -> Layout | None:
-    """A layout by chance; None where the kernel does not let one choose, as in some containers."""
+    """Returns a layout drawn by chance; None where the kernel does not allow a choice, as in some
+    containers."""
     if not _may_choose():
         return None
     return Layout(secrets.randbelow(_PAGES), secrets.randbelow(_GRAINS))
 
 
 def not_randomized() -> None:
-    """For a child between fork and exec: the program lies where it always does, if that is permitted."""
+    """Disables address space randomization in a child between fork and exec: the program lies where it always
+    does, if that is permitted."""
     _LIBC.personality(_LIBC.personality(_ASK) | _NO_RANDOMIZE)
 
 
 def _may_choose() -> bool:
-    """It is of this thread only, and of what it starts."""
+    """Returns whether the kernel lets this thread choose its layout, by trying; the setting is of this thread
+    only, and of what it starts."""
     now = _LIBC.personality(_ASK)
     if now == -1 or _LIBC.personality(now | _NO_RANDOMIZE) == -1:
         return False

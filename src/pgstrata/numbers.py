@@ -14,7 +14,7 @@ UNKNOWN = "–"
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """A number with so many significant digits, thousands grouped.
+    """Formats a number with this number of significant digits, thousands grouped.
 
     Digits before the decimal point are all kept: 48213.7 is `48,214` whatever `digits` is. Below 0.001
     a power of ten is written, 0.000253 as `2.53e-4`: rows of zeros are misread.
@@ -33,18 +33,18 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A rate: whole numbers from 100 upwards, three significant digits below."""
+    """Formats a rate: whole numbers from 100 upwards, three significant digits below."""
     return significant(value, 3)
 
 
 def ratio(value: float | None) -> str:
-    """A relative rate, with three significant digits: 0.872, 1.04, 12.3."""
+    """Formats a relative rate, with three significant digits: 0.872, 1.04, 12.3."""
     return significant(value, 3)
 
 
 def longer(factor: float) -> str:
-    """How long something takes against something else, as a person says it: `3.4 times as long`, `12 %
-    longer`, `50 % less time`."""
+    """Returns how long something takes compared to something else, as a person says it: `3.4 times as long`,
+    `12 % longer`, `50 % less time`."""
     if not math.isfinite(factor) or factor <= 0:
         return UNKNOWN
     if factor >= 1.995:
@@ -56,12 +56,12 @@ def longer(factor: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A count, thousands grouped."""
+    """Formats a count, thousands grouped."""
     return UNKNOWN if value is None else f"{round(value):,}"
 
 
 def counted(value: float, noun: str, plural: str | None = None) -> str:
-    """A count with its noun in the right number: `1 round`, `1,200 rounds`, `2 queries`.
+    """Returns a count with its noun in the right number: `1 round`, `1,200 rounds`, `2 queries`.
 
     plural: where it is not the noun with an s. 1 is singular, every other number is not.
     """
@@ -70,12 +70,13 @@ def counted(value: float, noun: str, plural: str | None = None) -> str:
 
 
 def plural(noun: str, number: int) -> str:
-    """The noun alone in the number that goes with a list of names: `extension`, `extensions`."""
+    """Returns the noun alone in the number that goes with a list of names: `extension`, `extensions`."""
     return noun if number == 1 else f"{noun}s"
 
 
 def percent(value: float | None) -> str:
-    """A share in [0, 1] as a percentage without its sign; what is there never looks like nothing."""
+    """Formats a share in [0, 1] as a percentage without its sign; a share above nothing never looks like
+    nothing."""
     if value is None or math.isnan(value):
         return UNKNOWN
     scaled = value * 100
@@ -89,8 +90,8 @@ def percent(value: float | None) -> str:
 
 
 def parse_share(text: str) -> float | None:
-    """A share as people write it, `3%`, `3 %` or `0.03`; None for other texts, and for what is not above 0
-    and below 1, since a bare `3` may mean both."""
+    """Parses a share as people write it, `3%`, `3 %` or `0.03`; None for other texts, and for values not
+    above 0 and below 1, since a bare `3` may mean both."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     return value if 0 < value < 1 else None
@@ -104,12 +105,12 @@ def parse_duration(text: str) -> float | None:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds written as milliseconds, three significant digits."""
+    """Formats seconds as milliseconds, three significant digits."""
     return significant(None if seconds is None else seconds * 1e3)
 
 
 def size(value: float | None) -> str:
-    """Bytes with a binary unit beside them, for prose and mixed columns."""
+    """Formats bytes with a binary unit beside them, for prose and mixed columns."""
     if value is None:
         return UNKNOWN
     scaled = float(value)
@@ -121,7 +122,7 @@ def size(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time span as a person says it: `45 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Formats a time span as a person says it: `45 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds is None:
         return UNKNOWN
     if seconds < 120:
@@ -134,7 +135,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time span as a clock has it, for what runs on: `42 s`, `3:07 min`, `2:05 h`."""
+    """Formats a time span as a clock has it, for times that run on: `42 s`, `3:07 min`, `2:05 h`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -144,12 +145,12 @@ def clock(seconds: float) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A rate with its unit, thousands grouped; decimals only where the number is small."""
+    """Formats a rate with its unit, thousands grouped; decimals only where the number is small."""
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:,.1f} {unit}"
 
 
 def moment(text: str | None) -> str:
-    """An ISO 8601 time as date and minute in UTC; what is no time is given back as it is."""
+    """Formats an ISO 8601 time as date and minute in UTC; other text is returned as it is."""
     if not text:
         return UNKNOWN
     try:

@@ -46,7 +46,8 @@ def call_after(seconds: float, end: Callable[[], None]) -> None:
 
 @contextmanager
 def ends_with_process(end: Callable[[], None]) -> Iterator[None]:
-    """Has `end` called where this process ends before it is clean: for processes that would outlive it."""
+    """Registers `end` to be called if this process ends while the block runs: for processes that would
+    outlive it."""
     _others.append(end)
     try:
         yield

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 
 def literal(text: str) -> str:
-    """A text as a constant; backslashes stand for themselves, as with standard_conforming_strings."""
+    """Returns a text as an SQL constant; backslashes stand for themselves, as with
+    standard_conforming_strings."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """A name with whatever letters it has."""
+    """Returns a name as a quoted SQL identifier, with whatever letters it has."""
     return '"' + name.replace('"', '""') + '"'

@@ -33,8 +33,8 @@ _new = tuple.__new__  # as Token(…), which takes twice as long
 
 
 def tokens(text: str) -> list[Token]:
-    """The statement cut into pieces that give it back when they are joined. What is never closed reaches to
-    its end."""
+    """Returns the statement cut into pieces that give it back when they are joined. A quote or comment that
+    is never closed reaches to the end of the statement."""
     if "/*" not in text and "$" not in text:
         # Most statements: every match is a token.
         pieces = [_new(Token, (match.lastgroup, match[0])) for match in _TOKEN.finditer(text)]

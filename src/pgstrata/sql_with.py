@@ -107,7 +107,8 @@ def _of_clause(pieces: Sequence[Token], place: int, closing: dict[int, int]) -> 
         return pieces[place]
 
     def behind(place: int) -> int:
-        """The place after the parenthesis that is closed."""
+        """Returns the place after the closing parenthesis of the one that opens at `place`. Raises
+        _UncertainError if none opens there."""
         if at(place).text != "(":
             raise _UncertainError
         return closing[place] + 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, None where nothing is near."""
+    """Returns the known word that was probably meant, None if no word is near."""
     candidates = {k.lower(): k for k in known}
     low = word.lower()
     if low in candidates:
@@ -20,14 +20,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def several(word: str, known: Iterable[str], most: int) -> list[str]:
-    """The known words that are near, the nearest first; where none is, those that hold the word."""
+    """Returns the known words that are near, the nearest first; if none is, those that hold the word."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=most, cutoff=0.5)
     return near or [name for name in known if word.lower() in name.lower()][:most]
 
 
 def meant(word: str, known: Iterable[str], what: str) -> str:
-    """The second half of "X is not known": what was probably meant, or all there is."""
+    """Returns the second half of "X is not known": the word that was probably meant, or all there are."""
     known = list(known)
     if guess := nearest(word, known):
         return f"did you mean `{guess}`?"

@@ -193,7 +193,8 @@ def _told() -> Iterator[None]:
 
 
 def _option(name: str, value: str | None) -> list[str]:
-    """An option and its value as one word: a value that begins with a dash is no option."""
+    """Returns an option and its value as a single word, so that a value beginning with a dash is not read as
+    an option; an empty list without a value."""
     return [] if value is None else [f"{name}={value}"]
 
 

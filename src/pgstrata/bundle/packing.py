@@ -118,7 +118,7 @@ def pack(results: RunSet, root: Path, file: Path, most_bytes: int = MOST_BYTES) 
 
 
 def _files(run: Run) -> Iterator[Path]:
-    """Files of a run that are shared: all but the server's log, which no figure is made of."""
+    """Yields the files of a run that are shared: all except the server's log, which enters no figure."""
     for path in sorted(run.folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.name not in UNREAD:
             yield path
@@ -237,7 +237,7 @@ def _said(step: Json | None) -> str:
 
 
 def _same(one: Any, two: Any) -> bool:
-    """True if two values of JSON agree, numbers within TOLERANCE."""
+    """Returns True if two JSON values agree, numbers within TOLERANCE."""
     if isinstance(one, dict) and isinstance(two, dict):
         return one.keys() == two.keys() and all(_same(one[key], two[key]) for key in one)
     if isinstance(one, list) and isinstance(two, list):

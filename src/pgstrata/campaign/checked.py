@@ -56,11 +56,12 @@ class Campaign(BaseModel):
         return tuple(dict.fromkeys(ALIASES.get(name, name) for name in names))
 
     def names_extension(self, text: str) -> bool:
-        """Whether this one of a variant's `extensions` is one that its server has anyway, and no folder."""
+        """Returns whether an entry of a variant's `extensions` names an extension that the server already
+        has, not a folder."""
         return bool(_EXTENSION.fullmatch(text)) and not is_file(self.folder / text / "Makefile")
 
     def build_of(self, variant: Variant) -> Build | None:
-        """What a variant's tree is built with; None for a server that is not built.
+        """Returns the build of a variant's source tree; None for a server that is not built.
 
         Raises UsageError for a build that nobody has, or patches that are not there.
         """
@@ -104,8 +105,9 @@ class ChosenWorkload(BaseModel):
     _extensions: Sequence[str] | None = PrivateAttr(None)
 
     def phases(self, server: Features) -> Sequence[Phase]:
-        """The phases on servers with these features, to look at: those of TPC-DS take half a second, and a
-        plan asks many times. Who carries them out asks the workload for some of its own.
+        """Returns the phases on servers with these features, for reading only, and caches them: those of
+        TPC-DS take half a second, and a plan asks many times. Code that executes phases asks the workload for
+        fresh ones.
 
         Raises NotInVersionError where such a server cannot do what the options ask for.
         """
@@ -136,7 +138,8 @@ class ChosenWorkload(BaseModel):
         return dict(self.options.model_dump(mode="json"))
 
     def identity(self) -> dict[str, Any]:
-        """What stands for the workload where it is asked whether something was measured with the same."""
+        """Returns the values that identify the workload when runs are checked for having measured the
+        same."""
         return {
             "workload": self.workload.name,
             "options": self.all_options,

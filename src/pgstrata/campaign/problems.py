@@ -22,7 +22,8 @@ _MOST_REASON = 1000
 
 
 def dotted(location: Sequence[str | int]) -> str:
-    """`("workloads", 0, "options", "rows")` as `workloads[1].options.rows`, counted from 1 as people do."""
+    """Returns a location as text: `("workloads", 0, "options", "rows")` as `workloads[1].options.rows`,
+    counted from 1 as people do."""
     text = ""
     for key in location:
         if isinstance(key, int):
@@ -33,7 +34,7 @@ def dotted(location: Sequence[str | int]) -> str:
 
 
 def explain(error: ValidationError, model: type[BaseModel], source: str, prefix: str = "") -> UsageError:
-    """The first thing wrong as a UsageError; more of them are counted.
+    """Returns the first problem as a UsageError, with the number of further problems.
 
     source: the file, or what else the values came from. prefix: where in it the model begins.
     """
@@ -157,7 +158,7 @@ def _real(model: type[BaseModel], location: Sequence[str | int]) -> list[str | i
 
 
 def _keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    """The fields of the model at a location inside `model`."""
+    """Returns the fields of the model at a location inside `model`."""
     here: type[BaseModel] = model
     for key in location:
         if isinstance(key, int) or key not in here.model_fields:

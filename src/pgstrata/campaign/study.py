@@ -39,12 +39,12 @@ Order = Literal["sequential", "shuffled", "interleaved"]
 
 
 def _stack(value: object) -> object:
-    """One config file may be written without the brackets of a list."""
+    """Returns a list of config files: a single one may be written without the brackets of a list."""
     return [value] if isinstance(value, str) else value
 
 
 def _share(value: object) -> object:
-    """A share may be written as a text with a per cent sign."""
+    """Parses a share that is written as text with a per cent sign; other values are returned as they are."""
     share = numbers.parse_share(value) if isinstance(value, str) else None
     return value if share is None else share
 
@@ -171,7 +171,7 @@ class BuildKeys(Strict):
     )
 
     def build_keys(self) -> dict[str, Any]:
-        """Those of these keys that are given."""
+        """Returns the build keys that are set, with their values."""
         return {k: v for k in BuildKeys.model_fields if (v := getattr(self, k)) is not None}
 
 
@@ -429,7 +429,8 @@ class FleetSpec(Strict):
 
 
 def _switched(value: object) -> object:
-    """`profile = true` means the defaults, `false` none."""
+    """Returns the table that a switch stands for: `profile = true` means the defaults, `false` means no
+    profile."""
     if isinstance(value, bool):
         return {} if value else None
     return value
@@ -678,8 +679,8 @@ class Study(Strict):
     @model_validator(mode="before")
     @classmethod
     def _implied(cls, given: Any) -> Any:
-        """A verdict wants turns, and short ones; a replica would lose a primary that is frozen: what is not
-        said follows from that."""
+        """Returns the document with the keys that follow from other keys: a verdict needs turns, and short
+        ones; a replica would lose a primary that is frozen. Keys that are written take precedence."""
         if not isinstance(given, dict):
             return given
         implied: dict[str, Any] = {}
@@ -692,12 +693,12 @@ class Study(Strict):
 
 
 def _has_replicas(variant: Any) -> bool:
-    """Whether a variant, checked or not yet, asks for replicas."""
+    """Returns whether a variant, checked or not yet, asks for replicas."""
     return bool(variant.get("replicas") if isinstance(variant, dict) else getattr(variant, "replicas", 0))
 
 
 def expand(spec: Study) -> list[Variant]:
-    """The variants in their order: `servers` × `configs` first, then `variants`.
+    """Returns the variants in their order: `servers` × `configs` first, then `variants`.
 
     Raises ValueError where they are too many, or too many runs come of them.
     """

@@ -195,7 +195,7 @@ class Asked:
     fraction: float | None = None
 
     def read(self) -> Campaign:
-        """The campaign, checked. Raises UsageError."""
+        """Returns the checked campaign. Raises UsageError."""
         from pgstrata.campaign.file.reading import (
             COMPARED_WORKLOAD,
             SMALLEST_SCALE,

@@ -190,7 +190,8 @@ def bench(
 
 
 def _seed(text: str | None) -> int | None:
-    """The seed as pgbench's --random-seed has it, which is said."""
+    """Returns the seed that pgbench's --random-seed means, None without it, and prints it on standard error.
+    Raises UsageError."""
     from pgstrata.errors import UsageError
 
     match text:

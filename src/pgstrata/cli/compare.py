@@ -172,13 +172,15 @@ def check(
 
 
 def _known(step: StepVerdict, margin: float) -> bool:
-    """Whether the interval of an unclear verdict leaves out what is too slow, and nothing went wrong."""
+    """Returns whether the interval of an unclear verdict excludes a change beyond the margin, and nothing
+    went wrong."""
     verdict = step.verdict
     return verdict.low > 1 - margin and not verdict.aside
 
 
 def share(option: str, text: str) -> float:
-    """A share above 0 and below 1: `3%`, `3 %` or `0.03`. Raises UsageError; a bare `3` may mean both."""
+    """Parses a share above 0 and below 1: `3%`, `3 %` or `0.03`. Raises UsageError, also for a bare `3`,
+    which may mean both."""
     from pgstrata.errors import UsageError
 
     value = numbers.parse_share(text)
@@ -210,7 +212,8 @@ def _print(
     slower: list[StepVerdict],
     estimates: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """estimates: of row counts, beside the verdicts in JSON where there are any."""
+    """Prints the comparisons in the wanted format. estimates: of row counts, beside the verdicts in JSON
+    where there are any."""
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.report import verdicts
 
@@ -233,7 +236,7 @@ def _print(
 
 
 def _say_end(slower: list[StepVerdict], open_: list[StepVerdict], margin: float) -> None:
-    """On standard error: standard output may be a file that another program reads."""
+    """Prints the outcome on standard error: standard output may be a file that another program reads."""
     if slower:
         text = f"slower by more than {margin:.3g}: {', '.join(s.step for s in slower)}"
     elif open_:

@@ -26,7 +26,7 @@ class Interruption(BaseException):
 
 
 def stopped() -> str:
-    """What is said when a signal has ended a campaign."""
+    """Returns the message printed when a signal has ended a campaign."""
     from pgstrata.server.connect.secrets import words_without_secrets
 
     again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
@@ -129,7 +129,8 @@ def _print(message: str, hint: str) -> None:
 
 
 def _safe(text: str, most: int = MOST_TEXT) -> str:
-    """Whoever the words come from: no secrets of a connection, nothing that a terminal would obey."""
+    """Returns text from any source that is safe to print: no secrets of a connection, nothing that a terminal
+    would obey. most: letters, after which it is cut."""
     from pgstrata.server.connect.secrets import without_secrets
 
     shown = harmless(without_secrets(text[: 2 * most]))

@@ -94,7 +94,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
 
 
 def _plain(arguments: list[str]) -> list[str]:
-    """The arguments, all of them text that can be printed, stored and handed to a server."""
+    """Returns the arguments. Raises UsageError unless each is text that can be printed, stored and handed to
+    a server."""
     for argument in arguments:
         if "\0" in argument or any("\ud800" <= letter <= "\udfff" for letter in argument):
             raise UsageError(f"the argument {shown(argument)} is not UTF-8 text", "rename what it names")
@@ -102,7 +103,7 @@ def _plain(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Entry point of the command `pgstrata`."""
+    """Runs the command `pgstrata`, as its entry point."""
     # Whatever is made, also by programs that are started: other users may not write to it.
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()

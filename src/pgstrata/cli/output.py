@@ -45,7 +45,7 @@ class TextOrJson(StrEnum):
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Format = Format.table) -> None:
-    """Rows in the wanted form, on standard output, as they come: there may be more than memory holds.
+    """Prints rows in the wanted form on standard output as they arrive: there may be more than fit in memory.
 
     The columns of a table are as wide as its first `FITTED_ROWS` need.
     """
@@ -67,13 +67,13 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Form
 
 
 def left_out(broken: Iterable[object]) -> None:
-    """Names damaged runs, which are in nothing that was printed. On standard error."""
+    """Prints the names of damaged runs, which are missing from the printed output, on standard error."""
     for run in broken:
         print(f"left out: {''.join(c if c.isprintable() else '?' for c in str(run))}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output."""
+    """Prints a value as JSON on standard output."""
     print(_json(value))
 
 
@@ -82,7 +82,7 @@ def _json(value: Any) -> str:
 
 
 def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A list of objects, laid out as `print_json` does."""
+    """Prints a JSON list of objects, laid out as `print_json` does."""
     before = "["
     for row in rows:
         text = _json(dict(zip(columns, row, strict=True))).replace("\n", "\n ")
@@ -92,7 +92,7 @@ def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 
 
 def _finite(value: Any) -> Any:
-    """null where a number is not finite: JSON has no NaN."""
+    """Returns the value with null for every number that is not finite: JSON has no NaN."""
     match value:
         case float() if not math.isfinite(value):
             return None
@@ -104,7 +104,7 @@ def _finite(value: Any) -> Any:
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Text columns as wide as they need; numbers to the right."""
+    """Returns lines of text columns as wide as they need; numbers are aligned to the right."""
     return _Fitted(columns, rows).lines(rows)
 
 
@@ -125,7 +125,7 @@ class _Fitted:
                 self._widths[i] = max(self._widths[i], len(_cell(value)))
 
     def lines(self, rows: Sequence[Sequence[Any]]) -> list[str]:
-        """The heads, a rule, and these rows."""
+        """Returns the heads, a rule, and these rows as lines."""
         rule = ["-" * width for width in self._widths]
         return [self.line(self._columns), self.line(rule), *(self.line(list(map(_cell, r))) for r in rows)]
 

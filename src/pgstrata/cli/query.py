@@ -43,7 +43,7 @@ def query(
 
 
 def _elsewhere(folder: Path) -> str:
-    """A hint: folders of runs that lie near by, as those of `pgstrata upgrade` do below `runs`."""
+    """Returns a hint that names a nearby folder with runs, as `pgstrata upgrade` has below `runs`."""
     from pgstrata.files.user_files import shown
     from pgstrata.store import Results
 

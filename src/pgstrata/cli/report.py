@@ -140,7 +140,8 @@ def no_results(folder: Path) -> UsageError:
 
 
 def report_folder(results: Path, campaign: str) -> Path:
-    """Beside the campaign's folder, not in it: what is in it are variants."""
+    """Returns the report's folder: beside the campaign's folder, not in it, because the entries of that are
+    variants."""
     from pgstrata.store import slug
 
     return results / f"{slug(campaign)}.report"
@@ -176,7 +177,7 @@ def write_and_show(
 
 
 def write_quietly(plan: Plan, results: Path) -> Path:
-    """The same without a word on standard output; returns the page."""
+    """Writes the report of a campaign without printing anything on standard output; returns the page."""
     from pgstrata.page.results import read_results
     from pgstrata.report.write import write_report_of
     from pgstrata.store import Results
@@ -197,8 +198,8 @@ def show_results(plan: Plan, results: Path, *, page: bool) -> None:
 
 
 def _beside(plan: Plan) -> list[Published]:
-    """The published ratios beside the campaign's file; none, with a word on standard error, where these are
-    damaged: what was measured is shown all the same."""
+    """Returns the published ratios beside the campaign's file; none, with a message on standard error, if
+    they are damaged: the measured results are shown all the same."""
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
     from pgstrata.judge.published import NAME, read_published
@@ -213,5 +214,5 @@ def _beside(plan: Plan) -> list[Published]:
 
 
 def _with(results: RunSet, published: Sequence[Published]) -> RunSet:
-    """The results with the published ratios of the study that is called as their campaign."""
+    """Returns the results with the published ratios of the study that has the name of their campaign."""
     return replace(results, published=tuple(one for one in published if one.study == results.campaign))

@@ -306,7 +306,8 @@ def carry_out(
 def _print_end(
     campaign: Campaign, outcome: CampaignOutcome, beside: list[tuple[str, str, str]], page: Path | None
 ) -> None:
-    """What came of a campaign as one object: its failures, its verdicts as `compare` has them, its page."""
+    """Prints the outcome of a campaign as a single object: its failures, its verdicts as `compare` has them,
+    its page."""
     from pgstrata.cli.output import print_json
     from pgstrata.page.results import read_results
     from pgstrata.store import Results
@@ -328,7 +329,8 @@ def _print_end(
 
 
 def _plan_record(plan: Plan) -> dict[str, object]:
-    """A plan as JSON can hold it: every run in its order, then time and disk of those to do."""
+    """Returns a plan in the form JSON can hold: every run in its order, then time and disk of the runs still
+    to do."""
     return {
         "campaign": plan.campaign.name,
         "base": plan.base,
@@ -380,7 +382,7 @@ def _state(run: PlannedRun) -> str:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The plan as text: every run in its order, then time and disk."""
+    """Returns the plan as text: every run in its order, then time and disk."""
     from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.campaign.plan.left_out import left_out_lines

@@ -45,7 +45,7 @@ def show(
 
 
 def find_run(text: str, results: Path) -> Run:
-    """The run meant by an id, a part of it, or a folder. Raises UsageError."""
+    """Returns the run meant by an id, a part of an id, or a folder. Raises UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.store import Results, Run
     from pgstrata.store.read import read_run
@@ -76,7 +76,7 @@ def find_run(text: str, results: Path) -> Run:
 
 
 def lines(run: Run) -> list[str]:
-    """The run as text."""
+    """Returns the run as lines of text."""
     from pgstrata.cli.output import aligned
     from pgstrata.observe.cpus import sentence
 
@@ -136,7 +136,7 @@ def lines(run: Run) -> list[str]:
 
 
 def _built(built: BuiltRecord | None) -> list[str]:
-    """What a server was built from and with."""
+    """Returns lines on source, compiler and patches of a built server; none if it was not built."""
     if built is None:
         return []
     text = [f"source    {built.origin}"]
@@ -149,7 +149,7 @@ def _built(built: BuiltRecord | None) -> list[str]:
 
 
 def _counted(counted: CountRecord) -> list[str]:
-    """What was counted: a row for each role of each step."""
+    """Returns a table of the counted instructions: a row for each role of each step."""
     from pgstrata.cli.output import aligned
 
     rows = [
@@ -172,7 +172,7 @@ def _counted(counted: CountRecord) -> list[str]:
 
 
 def _imported(imported: ImportRecord) -> list[str]:
-    """What another program measured: a row for each step."""
+    """Returns a table of the results of another program: a row for each step."""
     from pgstrata.cli.output import aligned
 
     text = [f"imported  {file.name}, {imported.format}, SHA-256 {file.sha256}" for file in imported.files]

@@ -107,7 +107,7 @@ def _find(results: Path, campaign: str | None, step: str | None) -> tuple[Tuning
 
 
 def _campaign(found: TuningStudy, runs: list[Run]) -> str:
-    """The campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
+    """Returns the campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
     winners = found.table.next.overlays
     lines = [
         f"# The winners of {runs[0].campaign} together, and each alone: {', '.join(winners)}.",
@@ -131,7 +131,7 @@ def _campaign(found: TuningStudy, runs: list[Run]) -> str:
 
 
 def _how(runs: list[Run]) -> list[str]:
-    """Order and repeats of the study: its intervals came of them."""
+    """Returns the lines for order and repeats of the study, on which its intervals depend."""
     lines = [
         f"repeats = {max(run.repeat for run in runs)}",
         f"order = {_toml(runs[0].record.order)}",

@@ -80,7 +80,7 @@ def _print_one(workload: WorkloadKind) -> None:
 
 
 def default_text(value: Any) -> str:
-    """A default as it would be written in a campaign file."""
+    """Returns a default as it would be written in a campaign file."""
     import json
 
     return "(not set)" if value is None else json.dumps(value, default=str, ensure_ascii=False)

@@ -34,7 +34,7 @@ MARGIN = "0.2%"
 
 def measure_beside(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str, str, str]]:
     """Counts instructions beside the timed runs where a campaign asks for it. Returns variant, workload and
-    reason of what failed."""
+    reason of each failure."""
     if campaign.spec.count is None:
         return []
     from pgstrata.count.measure.count import count_campaign
@@ -84,7 +84,7 @@ def print_comparisons(
 
 
 def check(found: list[CountComparison], margin: float) -> int:
-    """Exit code, and the sentence on standard error."""
+    """Returns the exit code of a check and prints its sentence on standard error."""
     steps = [s for c in found for s in c.steps]
     more = [s for s in steps if s.word == "more"]
     open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
@@ -101,7 +101,7 @@ def check(found: list[CountComparison], margin: float) -> int:
 
 
 def show_study(results: Path, campaign: str | None, step: str | None, form: Format) -> None:
-    """The base config against each overlay, by counted instructions."""
+    """Prints the base config against each overlay, by counted instructions."""
 
     store = Results(results)
     runs = [run for run in campaign_runs(store, campaign) if run.record.counted is not None]
@@ -127,7 +127,7 @@ def show_study(results: Path, campaign: str | None, step: str | None, form: Form
 def show_noise(
     variant: Variant, options: dict[str, Any], step: str, keys: dict[str, Any], form: TextOrJson
 ) -> None:
-    """Counts two clusters of one server, and says by how much counts of it differ. keys: of the study."""
+    """Counts two clusters of one server, and prints by how much their counts differ. keys: of the study."""
 
     from pgstrata.count.measure.count import count_campaign
 

@@ -125,7 +125,8 @@ def count(
 
 
 def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
-    """The campaign with what was given on the command line about counting. Raises UsageError."""
+    """Returns the campaign with the options for counting that were set on the command line. Raises
+    UsageError."""
     from pydantic import ValidationError
 
     from pgstrata.campaign.problems import explain

@@ -27,7 +27,7 @@ DEEPEST = 200
 
 
 def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
-    """Of each counted step and role that differs from the base: the stacks of both."""
+    """Returns the stacks of both variants for each counted step and role that differs from the base."""
     wanted: dict[tuple[str, str, str], set[str]] = {}
     for comparison in counts_of(results).comparisons:
         for s in comparison.steps:

@@ -51,7 +51,7 @@ _MARKS: Mapping[str, Mark] = {"more": "bad", "fewer": "good", "same": "same", "u
 
 
 def counted_section(results: RunSet, flames: Flames) -> Section | None:
-    """None where nothing was counted."""
+    """Returns the section about counted instructions; None if nothing was counted."""
     workloads = results.counted_workloads
     if not workloads:
         return None
@@ -90,7 +90,7 @@ def _facts(results: RunSet) -> list[str]:
 
 
 def _steps(results: RunSet, workload: str) -> list[tuple[CountedStep, str]]:
-    """Steps and roles in their order, from whichever variant has them."""
+    """Returns steps and roles in their order, from whichever variant has them."""
     found: dict[tuple[str, str], CountedStep] = {}
     for record in counts_of(results).of(workload).values():
         for step in record.steps:
@@ -148,7 +148,7 @@ def _absolute(record: CountRecord | None, step: str, role: str) -> Cell:
 
 
 def _left_out(results: RunSet, workload: str, step: str, role: str) -> Cell:
-    """The largest share of an operation that is left out, of any variant."""
+    """Returns the largest share of an operation that is left out, over all variants, as a cell."""
     shares = [
         mean(found.timed) / (mean(found.timed) + mean(found.instructions))
         for record in counts_of(results).of(workload).values()
@@ -239,7 +239,8 @@ def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[Cou
 
 
 def _trend(results: RunSet, workload: str) -> list[Block]:
-    """Counts along versions with one config, where there are three: no shift has to be looked for."""
+    """Returns charts of the counts along versions with the same config, if there are at least three versions:
+    no shift has to be looked for."""
     rows: dict[str, dict[str, int]] = {}
     for run in results.counted:
         rows.setdefault(run.record.config.name, {})[run.variant] = run.record.server.version_num
@@ -297,7 +298,7 @@ def _line_chart(
 
 
 def _functions(results: RunSet, workload: str, flames: Flames) -> list[Section]:
-    """A folded part for each step that differs."""
+    """Returns a folded section for each step that differs."""
     parts = []
     for step, role in _steps(results, workload):
         tables: list[Block] = []
@@ -337,8 +338,8 @@ def _picture(results: RunSet, flames: Flames, verdict: CountVerdict, variant: st
 
 
 def function_table(base: Side, other: Side, verdict: CountVerdict) -> Table | None:
-    """The functions that account for a verdict; None where a side has none. Raises StoreError for a damaged
-    table."""
+    """Returns the table of the functions that account for a verdict; None if a side has no functions. Raises
+    StoreError for a damaged table."""
     changes = changes_of(base, other, verdict.workload, verdict.step, verdict.role)
     if not changes:
         return None

@@ -28,7 +28,8 @@ FUNCTIONS = 5
 
 
 def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Side]]:
-    """The counted runs of a campaign: of the base, and of every other variant in the campaign's order."""
+    """Returns the counted runs of a campaign: those of the base, and those of every other variant in the
+    campaign's order."""
     runs = counted_runs(campaign_runs(results, campaign))
     labels = sorted(
         {run.variant for run in runs},
@@ -40,12 +41,12 @@ def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Sid
 
 
 def ratio(value: float) -> str:
-    """A ratio of counts, with the digits a count has."""
+    """Returns a ratio of counts as text, with the digits that a count has."""
     return f"{value:.5f}" if value == value else numbers.UNKNOWN
 
 
 def span(verdict: CountVerdict) -> str:
-    """The interval, or `none`."""
+    """Returns the interval as text, or `none`."""
     if not is_bounded(verdict.low, verdict.high):
         return "none"
     return f"{verdict.low:.5f} … {verdict.high:.5f}"
@@ -64,7 +65,7 @@ def beside(verdict: CountVerdict) -> str:
 
 
 def rows(comparison: CountComparison) -> list[list[str]]:
-    """A row for each step, and for each other role of it."""
+    """Returns a row for each step and for each further role of it."""
     return [
         [
             s.workload,
@@ -89,8 +90,8 @@ def text(
     *,
     callers: str | None = None,
 ) -> list[str]:
-    """All comparisons: tables (`table` aligns columns), functions that account for what differs, notes.
-    Raises StoreError."""
+    """Returns all comparisons as lines: tables (`table` aligns columns), functions that account for
+    differences, notes. Raises StoreError."""
     if not others:
         return _alone(base, table)
     lines: list[str] = []
@@ -166,7 +167,8 @@ def _callers(base: Side, other: Side, verdict: CountVerdict, function: str) -> l
 
 
 def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tuple[float, float]]:
-    """By caller: calls per operation of a function, and the instructions of them, callees included."""
+    """Returns, by caller, the calls per operation of a function and the instructions of those calls, callees
+    included."""
     found: dict[str, tuple[float, float]] = {}
     for run in counted_runs(side.runs):
         if plain_workload(run) != verdict.workload:
@@ -185,7 +187,7 @@ def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tu
 
 
 def sentence_of(comparison: CountComparison, s: CountVerdict) -> str:
-    """One step in one sentence."""
+    """Returns the verdict on a step as a single sentence."""
     return (
         f"{s.workload}/{s.name}: {comparison.other} against {comparison.base}: {s.word}, instructions per "
         f"operation {ratio(s.ratio)}, interval {span(s)} ({s.reason})"
@@ -193,7 +195,7 @@ def sentence_of(comparison: CountComparison, s: CountVerdict) -> str:
 
 
 def markdown(found: Sequence[CountComparison]) -> str:
-    """A table for each comparison, to paste into a mail or a pull request."""
+    """Returns a Markdown table for each comparison, to paste into a mail or a pull request."""
     parts = []
     for comparison in found:
         head = f"**{markdown_text(comparison.other)}** against **{markdown_text(comparison.base)}**"
@@ -210,7 +212,8 @@ def markdown(found: Sequence[CountComparison]) -> str:
 
 
 def junit(found: Sequence[CountComparison]) -> str:
-    """JUnit XML: a test per step; those that need more instructions fail, unclear ones are skipped."""
+    """Returns JUnit XML: a test per step; steps that need more instructions fail, unclear steps are
+    skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in found:
         words = [s.word for s in comparison.steps]
@@ -239,7 +242,8 @@ def junit(found: Sequence[CountComparison]) -> str:
 
 
 def github(found: Sequence[CountComparison]) -> str:
-    """Workflow commands of GitHub: an error per step that needs more, a warning per unclear one."""
+    """Returns workflow commands of GitHub: an error per step that needs more instructions, a warning per
+    unclear step."""
     kinds = {"more": "error", "unclear": "warning"}
     return "".join(
         f"::{kinds.get(s.word, 'notice')} title={property_text(f'{s.name} {s.word} instructions')}"

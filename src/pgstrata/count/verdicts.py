@@ -43,7 +43,8 @@ _WORDS: Mapping[str, CountWord] = {"slower": "more", "faster": "fewer", "same": 
 
 
 def estimate_counts(base: Sequence[float], other: Sequence[float]) -> Estimate:
-    """Log of (base ÷ other) instructions per operation, from fresh starts of both, which are no pairs.
+    """Estimates the log of (base ÷ other) instructions per operation, from fresh starts of both, which are no
+    pairs.
 
     Two-sample mean of logs with one variance for both (Student 1908): the noise comes from the same machine
     and step on both sides. Oriented as rates are: below 0 where the other one needs more.
@@ -62,7 +63,8 @@ def estimate_counts(base: Sequence[float], other: Sequence[float]) -> Estimate:
 
 
 def precise(found: Estimate, margin: float) -> bool:
-    """Whether the interval reaches at most half the margin to either side: more starts would tell no more."""
+    """Returns whether the interval reaches at most half the margin to either side: more starts would not add
+    knowledge."""
     low, high = interval(found)
     return (high - low) / 2 <= margin / 2
 
@@ -98,7 +100,7 @@ class CountVerdict:
         return self.step if self.headline else f"{self.step}, {self.role}"
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the verdict in the form JSON can hold."""
         return {key: _finite(value) for key, value in asdict(self).items()}
 
 
@@ -118,7 +120,7 @@ class CountComparison:
     notes: tuple[str, ...]
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the comparison in the form JSON can hold."""
         return {
             "base": self.base,
             "other": self.other,
@@ -138,7 +140,8 @@ def compare_counts(
     criterion: Criterion = USUAL_OF_COUNTS,
     steps: Iterable[str] = (),
 ) -> list[CountComparison]:
-    """Verdicts of each other side, on every counted step of either; adjusted for the number of all of them.
+    """Judges each other side on every counted step that it or the base has; the verdicts are adjusted for the
+    number of all of them.
 
     steps: only these.
     """
@@ -257,7 +260,7 @@ def _doubted(
     other: tuple[Run, CountedRole],
     beside: LeftOut | None,
 ) -> tuple[CountWord, str]:
-    """The word and its reason, or `unclear` and why the word does not hold."""
+    """Returns the word and its reason, or `unclear` and why the word does not hold."""
     notes = [
         note for run, role in (base, other) if (note := spread_note(run.variant, role.instructions, v.margin))
     ]
@@ -270,7 +273,8 @@ def _doubted(
 
 
 def _plans(base: _Steps, other: _Steps, wanted: set[str]) -> list[str]:
-    """That a step executes another plan: its instructions are then not those of the same work."""
+    """Returns a sentence for each step that executes another plan: its instructions are then not those of the
+    same work."""
     return [
         f"{workload}/{step.name}: {change}"
         for (workload, name), (_, step) in base.items()
@@ -334,8 +338,8 @@ class FunctionChange:
 
 
 def line_of(path: str, function: str) -> str:
-    """Under which name instructions are listed: a function of the server or its modules without what a
-    compiler appends to copies of it; a library as a whole; code without a name by where it is."""
+    """Returns the name under which instructions are listed: a function of the server or its modules without
+    the suffix a compiler appends to copies of it; a library as a whole; code without a name by its file."""
     name = PurePosixPath(path).name
     if match := _LIBRARY.fullmatch(name):
         return f"library {match[1]}"
@@ -354,7 +358,8 @@ def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
 
 
 def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> list[FunctionChange]:
-    """What accounts for the difference, the largest first; together all of it."""
+    """Returns the functions that account for the difference, the largest change first; together they make up
+    all of it."""
     whole = sum(base.values()) or 1.0
     found = [
         FunctionChange(
@@ -371,7 +376,8 @@ def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> l
 
 
 def changes_of(base: Side, other: Side, workload: str, step: str, role: str) -> list[FunctionChange]:
-    """The functions behind one verdict; none where a side has none. Raises StoreError for a damaged table."""
+    """Returns the functions behind a verdict; empty if a side has none. Raises StoreError for a damaged
+    table."""
     sides = []
     for side in (base, other):
         run = next((r for r in counted_runs(side.runs) if plain_workload(r) == workload), None)
@@ -380,7 +386,8 @@ def changes_of(base: Side, other: Side, workload: str, step: str, role: str) -> 
 
 
 def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:
-    """`3.1 % more instructions, of them 2.2 % in ExecInitExpr`; empty where nothing is known."""
+    """Returns a verdict in words, `3.1 % more instructions, of them 2.2 % in ExecInitExpr`; empty if a side
+    was not counted."""
     if verdict.base is None or verdict.other is None:
         return ""
     percent = (verdict.ratio - 1) * 100

@@ -63,7 +63,7 @@ def _begin() -> None:
 
 
 def driver_failure(failure: Failure) -> DriverError:
-    """The driver's `error` event as a sentence for people."""
+    """Returns the driver's `error` event as an error with a sentence for people."""
     who = f" in role {failure.role}" if failure.role else ""
     if failure.role and failure.client is not None:
         who += f", client {failure.client}"
@@ -114,7 +114,8 @@ class Driver:
         cpus: Sequence[int] = (),
         stderr: IO[bytes] | None = None,
     ) -> None:
-        """stderr: where `debug()` and `\\shell` of a script print; None keeps it for messages of ours."""
+        """Prepares a driver without starting it. stderr: where `debug()` and `\\shell` of a script print;
+        None keeps it for messages of ours."""
         self.spec = spec
         self.cpus = tuple(cpus)
         self.silence = silence
@@ -179,8 +180,8 @@ class Driver:
         self._tell(command="start", **({} if at is None else {"at": at}))
 
     def stretches_are(self, operations: int) -> None:
-        """So many operations of a connection are a stretch; `stretch` follows at the end of each. From any
-        thread."""
+        """Sets how many operations of a connection make a stretch; `stretch` follows at the end of each. May
+        be called from any thread."""
         self._tell(command="stretch", operations=operations)
 
     def give_slice(self, seconds: float) -> None:
@@ -244,7 +245,7 @@ class Driver:
         return event
 
     def events(self) -> Iterator[Event]:
-        """Everything said from `start` to `done`, in order.
+        """Yields all events from `start` to `done`, in order.
 
         An `error` after the clock has started is yielded and `done` with what was measured until
         then follows; an `error` before it is raised.
@@ -270,7 +271,7 @@ class Driver:
                 return
 
     def _next(self, patience: float) -> Event | None:
-        """The next event, None at the end of the driver's output."""
+        """Returns the next event, None at the end of the driver's output."""
         line = self._line(time.monotonic() + patience, patience)
         if line is None:
             return None

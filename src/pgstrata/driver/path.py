@@ -12,7 +12,8 @@ from pgstrata.files.user_files import user_path
 
 
 def find_driver() -> Path:
-    """The driver: `PGSTRATA_DRIVER`, beside the interpreter, on PATH, or built in a checkout.
+    """Returns the path of the driver: `PGSTRATA_DRIVER`, beside the interpreter, on PATH, or built in a
+    checkout.
 
     Raises PgstrataError when there is none, or when `PGSTRATA_DRIVER` names something else.
     """
@@ -20,8 +21,8 @@ def find_driver() -> Path:
 
 
 def find_tools() -> Path:
-    """The program that fetches servers and draws flame graphs, looked for as the driver is, with
-    `PGSTRATA_TOOLS` before the other places.
+    """Returns the path of the program that fetches servers and draws flame graphs, looked for as the driver
+    is, with `PGSTRATA_TOOLS` before the other places.
 
     Raises PgstrataError as `find_driver` does.
     """

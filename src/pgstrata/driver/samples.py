@@ -42,7 +42,7 @@ _SAMPLE = msgspec.json.Decoder(Sample)
 
 
 def samples(spec: StepSpec) -> list[Sample]:
-    """The statements of a step's spec that have a plan, each once.
+    """Returns the statements of a step's spec that have a plan, each once.
 
     A sample has the middle of every distribution, so it is the same for every version. Raises DriverError
     for a spec that the driver refuses, PgstrataError when there is no driver.

@@ -48,7 +48,7 @@ def storing(deed: str, path: Path) -> Iterator[None]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """A file on disk, not only in memory. Raises OSError."""
+    """Writes a new file to the disk, not only to memory. Raises OSError."""
     with open(path, "xb", opener=private_opener) as file:
         file.write(data)
         file.flush()
@@ -128,7 +128,8 @@ def left_beside(path: Path) -> Iterator[Path]:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The content of a file of at most `most` bytes. Raises OSError, also for pipes, devices and folders."""
+    """Returns the content of a file of at most `most` bytes. Raises OSError, also for pipes, devices and
+    folders."""
     # Not blocking: opening a FIFO would wait for its writer for ever.
     with open(path, "rb", opener=_at_once) as file:
         status = os.fstat(file.fileno())
@@ -144,7 +145,7 @@ def _at_once(name: str, flags: int) -> int:
 
 
 def compress(source: Path, target: Path) -> None:
-    """A gzip of a file that may be larger than memory, synced. Raises OSError."""
+    """Writes a gzip of a file that may be larger than memory, and syncs it. Raises OSError."""
     with source.open("rb") as log, open(target, "xb", opener=private_opener) as file:
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6) as packed:
             shutil.copyfileobj(log, packed, 1 << 20)

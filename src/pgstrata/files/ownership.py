@@ -115,8 +115,8 @@ def _check_entry(path: Path, about: os.stat_result, what: str, advice: str) -> N
 
 
 def own_file(about: os.stat_result, most: int = SMALL_BYTES) -> bool:
-    """Whether a file is a regular one of this user's, with one name, not too large, that nobody else may
-    write to."""
+    """Returns whether a file is a regular file of this user's, with a single name, not too large, that no
+    other user may write to."""
     return (
         stat.S_ISREG(about.st_mode)
         and about.st_uid == os.geteuid()
@@ -127,8 +127,9 @@ def own_file(about: os.stat_result, most: int = SMALL_BYTES) -> bool:
 
 
 def believed_file(about: os.stat_result, most: int) -> bool:
-    """Whether a file is a regular one of this user's or root's, with one name, not too large, that nobody
-    else may write to: for what is only read, and could as well have been made by either."""
+    """Returns whether a file is a regular file of this user's or root's, with a single name, not too large,
+    that no other user may write to: for files that are only read, and could as well have been made by
+    either."""
     return (
         stat.S_ISREG(about.st_mode)
         and about.st_uid in _trusted()
@@ -139,7 +140,8 @@ def believed_file(about: os.stat_result, most: int) -> bool:
 
 
 def read_small(path: Path, most: int = SMALL_BYTES) -> str:
-    """The text of a regular file, `most` bytes of it at most; neither links, pipes nor devices are followed.
+    """Returns the text of a regular file, `most` bytes of it at most; neither links, pipes nor devices are
+    followed.
 
     Raises OSError.
     """
@@ -151,7 +153,7 @@ def read_small(path: Path, most: int = SMALL_BYTES) -> str:
 
 
 def private_opener(name: str, flags: int) -> int:
-    """For `open`: a file that is made now is for this user alone (0600), whatever the umask."""
+    """Opens a file for `open`: a newly made file is for this user alone (0600), whatever the umask."""
     return os.open(name, flags | os.O_CLOEXEC, 0o600)
 
 
@@ -174,7 +176,8 @@ def hand_over(folder: Path, mode: int, owner: tuple[int, int] | None) -> None:
 
 
 def user_name(uid: int) -> str:
-    """How a user is named in messages: `mallory (uid 1001)`, or `uid 1001` where the system has no name."""
+    """Returns how a user is named in messages: `mallory (uid 1001)`, or `uid 1001` where the system has no
+    name."""
     try:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
@@ -214,8 +217,8 @@ def _check_way(folder: Path, what: str, advice: str) -> None:
 
 
 def _on_the_way(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every folder and every symbolic link that the kernel passes on the way to `folder`, itself left out
-    unless it is a link; it ends where something is not there yet."""
+    """Yields every folder and every symbolic link that the kernel passes on the way to `folder`, without
+    `folder` itself unless that is a link; ends where something is not there yet."""
     todo = list(reversed(Path(os.path.abspath(folder)).parts[1:]))  # noqa: PTH100 - links are followed here
     here, links = Path("/"), 0
     while todo:
@@ -242,7 +245,7 @@ def _on_the_way(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _trusted() -> set[int]:
-    """This user, root, and whoever owns the root of the file system: in a user namespace root has
+    """Returns this user, root, and the owner of the root of the file system: in a user namespace root has
     another number, and its owner could change anything anyway."""
     return {os.geteuid(), 0, Path("/").stat().st_uid}
 
@@ -254,8 +257,8 @@ def _others_write(about: os.stat_result) -> bool:
 
 
 def _private_group(gid: int) -> bool:
-    """Whether a group is this user's alone: its primary group, of the same name, with no other members, as
-    most distributions make one for each user. Root has none."""
+    """Returns whether a group is this user's alone: its primary group, of the same name, with no other
+    members, as most distributions make for each user. Root has no such group."""
     uid = os.geteuid()
     if uid == 0:
         return False

@@ -83,7 +83,7 @@ class _BoundedHeader(tarfile.TarInfo):
 
 @contextmanager
 def opened(name: str, file: IO[bytes], mode: str = "r:*") -> Iterator[tarfile.TarFile]:
-    """An archive opened for reading, with bounded headers. mode: as `tarfile.open` has it.
+    """Yields an archive opened for reading, with bounded headers. mode: as `tarfile.open` has it.
 
     Raises ArchiveError, also in the block, for whatever a damaged archive makes the libraries raise.
     """
@@ -101,8 +101,8 @@ def opened(name: str, file: IO[bytes], mode: str = "r:*") -> Iterator[tarfile.Ta
 
 
 def members(name: str, archive: tarfile.TarFile, most_bytes: int = TOTAL_BYTES) -> Iterator[tarfile.TarInfo]:
-    """The members of an archive in their order. Raises ArchiveError where there are too many or they are too
-    large altogether."""
+    """Yields the members of an archive in their order. Raises ArchiveError if they are too many, too large
+    altogether, or a sparse file."""
     count = size = 0
     while (member := archive.next()) is not None:
         count += 1
@@ -118,8 +118,8 @@ def members(name: str, archive: tarfile.TarFile, most_bytes: int = TOTAL_BYTES) 
 
 
 def parts_of(name: str, path: str) -> Parts:
-    """The components of a member's path. Raises ArchiveError for an absolute path, for `..`, and for what no
-    file system takes."""
+    """Returns the components of a member's path. Raises ArchiveError for an absolute path, for `..`, and for
+    names that no file system takes."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if path.startswith("/") or ".." in parts or "\0" in path:
         raise _leaves(name, path)

@@ -30,7 +30,8 @@ _CHUNK = 1 << 16
 
 
 def user_path(text: str | Path) -> Path:
-    """The path somebody wrote, `~` and `~name` resolved. Raises UsageError for what no path can be."""
+    """Returns the path a user wrote, `~` and `~name` resolved. Raises UsageError for text that cannot be a
+    path."""
     if "\0" in str(text):
         raise UsageError(f"{shown(text)} is no path: it holds a NUL", "name a file or folder")
     try:
@@ -42,7 +43,8 @@ def user_path(text: str | Path) -> Path:
 
 
 def real_path(text: str | Path) -> Path:
-    """The path somebody wrote, absolute and without links. Raises UsageError, also for links in a circle."""
+    """Returns the path a user wrote, absolute and without links. Raises UsageError, also for links in a
+    circle."""
     path = user_path(text)
     try:
         return path.resolve()
@@ -51,28 +53,31 @@ def real_path(text: str | Path) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something of this name, as far as can be known: no name may be so long."""
+    """Returns whether something of this name exists, as far as can be known: False also for a name that is
+    too long."""
     return os.path.exists(path)  # noqa: PTH110 - the method raises OSError
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file, as far as can be known (`is_there`)."""
+    """Returns whether the path is a file, as far as can be known (`is_there`)."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder, as far as can be known (`is_there`)."""
+    """Returns whether the path is a folder, as far as can be known (`is_there`)."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def shown(text: object, most: int = 200) -> str:
-    """Something a user wrote as part of one line of an error, without what a terminal would obey."""
+    """Returns text that a user wrote as part of one line of an error, without letters that a terminal would
+    obey."""
     plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[: most + 1])
     return plain if len(plain) <= most else plain[:most] + "…"
 
 
 def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> bytes:
-    """The content of a file of at most `most` bytes; `what` it is goes into errors, say `campaign file`.
+    """Returns the content of a file of at most `most` bytes; `what` names the file in errors, say `campaign
+    file`.
 
     missing: the hint where there is no such file. Raises UsageError where it cannot be read, is larger, or
     is a pipe whose writer does not come to an end.
@@ -93,7 +98,8 @@ def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = 
 
 
 def read_text(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> str:
-    """As `read_bytes`, for a file that has to be UTF-8."""
+    """Returns the text of a file that has to be UTF-8. Arguments and errors as of `read_bytes`; raises
+    UsageError also for other encodings."""
     data = read_bytes(path, what, most=most, missing=missing)
     try:
         return data.decode("utf-8")

@@ -37,7 +37,7 @@ class Assignment:
         return digests.of(f"{self.workload}\0{self.repeat}")[:16]
 
     def suits(self, kind: str) -> bool:
-        """Whether a machine of a kind may have it."""
+        """Returns whether a machine of a kind may have the assignment."""
         return not self.kind or fnmatchcase(kind.lower(), self.kind.lower())
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Assignment:
 
 
 def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
-    """What of a plan is to do, in its order.
+    """Returns the assignments of a plan that are still to do, in its order.
 
     What is there of an assignment counts as a whole, where all of it was measured on one machine.
     """

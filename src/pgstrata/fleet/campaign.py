@@ -89,7 +89,8 @@ def _address(fleet: str) -> Iterator[str]:
 
 
 def _owner(plan: Plan, results: Results) -> str:
-    """The same when a client is started again; another one for each campaign and results folder."""
+    """Returns an identity of the client that stays the same when it is started again and differs between
+    campaigns and results folders."""
     identity = [plan.campaign.name, socket.gethostname(), str(results.root.resolve()), os.getuid()]
     return digests.of(repr(identity))[:12]
 

@@ -24,7 +24,7 @@ class Certificates:
     key: str
 
     def settings(self) -> dict[str, Any]:
-        """The engine's configuration that uses them for every side."""
+        """Returns the engine's configuration that uses these certificates for every side."""
         tls = "distributed.comm.tls"
         sides = {
             f"{tls}.{role}.{part}": path
@@ -40,7 +40,7 @@ class Certificates:
 
 
 def certificates_in(folder: Path | str) -> Certificates:
-    """The certificates that lie, or will lie, in a folder."""
+    """Returns the certificates that lie, or will lie, in a folder."""
     return Certificates(f"{folder}/{CERTIFICATE}", f"{folder}/{KEY}")
 
 

@@ -65,7 +65,7 @@ EVERY_SECONDS = 2.0
 
 
 def main() -> None:
-    """Does the task in the folder that is named."""
+    """Does the task in the folder that is named on the command line."""
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()
     folder = Path(sys.argv[1])
@@ -93,7 +93,7 @@ def _watch_lease() -> None:
 
 
 def do(folder: Path) -> Answer:
-    """The answer to the task. Raises PgstrataError, OSError, Interrupted."""
+    """Returns the answer to the task in a folder. Raises PgstrataError, OSError, Interrupted."""
     task = decode_task((folder / TASK).read_bytes())
     match task:
         case Provide():

@@ -59,7 +59,7 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
 
 
 def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
-    """How long so many machines would take; nothing is started. Raises UsageError."""
+    """Prints how long this number of machines would take; nothing is started. Raises UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.fleet.assignments import assignments_of
     from pgstrata.fleet.forecast import enough, forecast

@@ -65,7 +65,7 @@ class Conductor:
         self._alone_since = time.monotonic()
 
     def run(self) -> None:
-        """Until every assignment is done or has failed.
+        """Runs until every assignment is done or has failed.
 
         Raises SchedulerLostError, StoreError, ServerError where no machine is left, and what `check` raises.
         """
@@ -300,12 +300,13 @@ class Conductor:
             self._step(machine, answer)
 
     def _doubt(self, machine: Machine) -> None:
-        """Its answer was lost: it is asked nothing before it is seen again, and then from the start."""
+        """Marks a machine whose answer was lost: nothing is asked of it before it is seen again, and then
+        from the start."""
         machine.state, machine.admission, machine.unsure = "arriving", None, True
         self._looked = -LOOK_SECONDS
 
     def _take(self, assignment: Assignment, machine: str, call: Call) -> bool:
-        """What a machine has made of an assignment. False where its answer was lost."""
+        """Takes in the answer of a machine to an assignment. Returns False if the answer was lost."""
         answer = None
         try:
             answer = self._engine.answer(call)
@@ -382,7 +383,8 @@ class Conductor:
             )
 
     def _say_what_waits(self) -> None:
-        """At once, not when all else is done: a machine may still come, but a kind may be misspelt, too."""
+        """Reports assignments that wait for a machine of their kind, at once and not when all else is done:
+        such a machine may still come, but the kind may be misspelt, too."""
         usable = [machine for machine in self.machines.values() if machine.state in ("ready", "measuring")]
         if not usable or any(machine.state == "arriving" for machine in self.machines.values()):
             return

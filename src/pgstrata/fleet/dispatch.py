@@ -73,7 +73,7 @@ class Dispatcher:
         return not self._waiting and not self._running
 
     def begun(self, assignment: Assignment) -> int:
-        """How often it was begun."""
+        """Returns how often the assignment was begun."""
         return self._attempts[assignment.id].begun
 
     def _value(self, assignment: Assignment) -> tuple[bool, float, int]:
@@ -90,11 +90,11 @@ class Dispatcher:
             del self._waiting[assignment.workload, assignment.kind]
 
     def fits(self, assignment: Assignment, machine: Candidate) -> bool:
-        """Whether this machine may do it at all."""
+        """Returns whether this machine may do the assignment at all."""
         return assignment.suits(machine.kind) and machine.name not in self._attempts[assignment.id].unfit
 
     def next_for(self, machine: Candidate, coming: Collection[Candidate] = ()) -> Assignment | None:
-        """What this machine does next; None where nothing is for it.
+        """Returns the next assignment for this machine; None if there is none for it.
 
         coming: other machines that will be free in a moment. A further repeat of what this machine has
         measured already is left to them.
@@ -103,7 +103,8 @@ class Dispatcher:
         found = (self._first_of(group, machine, others) for group in self._waiting.values())
 
         def key(assignment: Assignment) -> tuple[bool, int, tuple[bool, float, int]]:
-            """Open verdicts before anything, then who has not measured it yet."""
+            """Returns the key to sort by: open verdicts first, then workloads that this machine has measured
+            least often."""
             value = self._value(assignment)
             return value[0], self._had[assignment.workload, machine.name], value
 
@@ -112,7 +113,8 @@ class Dispatcher:
     def _first_of(
         self, group: Sequence[Assignment], machine: Candidate, others: Sequence[Candidate]
     ) -> Assignment | None:
-        """The best of one workload that this machine does and is not to leave to others."""
+        """Returns the best assignment of a single workload that this machine can do and need not leave to
+        other machines."""
         for assignment in group:
             if not self.fits(assignment, machine):
                 continue
@@ -123,7 +125,8 @@ class Dispatcher:
         return None
 
     def begin(self, assignment: Assignment, machine: str, *, begun: int | None = None) -> int:
-        """A machine works at it from now on. Returns which attempt that is, from 1.
+        """Records that a machine works at the assignment from now on. Returns the number of the attempt, from
+        1.
 
         begun: of one that an earlier client has begun.
         """
@@ -135,35 +138,37 @@ class Dispatcher:
         return attempts.begun
 
     def done(self, assignment: Assignment) -> None:
-        """It has come home."""
+        """Records that the assignment has come home."""
         del self._running[assignment.id]
 
     def lost(self, assignment: Assignment, reason: str) -> bool:
-        """Its machine was lost in the middle. Whether it waits for another one; else it has failed."""
+        """Records that the assignment's machine was lost in the middle. Returns True if the assignment waits
+        for another machine, False if it has failed."""
         machine = self._stop(assignment)
         attempts = self._attempts[assignment.id]
         attempts.reason = f"{machine}: {reason}"
         return self._again(assignment)
 
     def refused(self, assignment: Assignment, reason: str) -> bool:
-        """Its machine cannot do it, and does not get it again. The same answer as `lost`."""
+        """Records that the assignment's machine cannot do it, and does not get it again. Returns the same as
+        `lost`."""
         machine = self._stop(assignment)
         self._attempts[assignment.id].unfit.add(machine)
         self._attempts[assignment.id].reason = f"{machine}: {reason}"
         return self._again(assignment)
 
     def called_off(self, assignment: Assignment) -> None:
-        """It waits again, as if it had not been begun."""
+        """Makes the assignment wait again, as if it had not been begun."""
         self._stop(assignment)
         self._attempts[assignment.id].begun -= 1
         self._wait(assignment)
 
     def reason(self, assignment: Assignment) -> str:
-        """Why it was not done the last time."""
+        """Returns why the assignment was not done the last time."""
         return self._attempts[assignment.id].reason
 
     def give_up(self, assignment: Assignment) -> None:
-        """It has failed: no machine is left that could do it."""
+        """Records that the assignment has failed: no machine is left that could do it."""
         self._take(assignment)
 
     def _stop(self, assignment: Assignment) -> str:

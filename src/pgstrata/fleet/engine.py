@@ -95,13 +95,13 @@ def check_address(address: str) -> None:
 
 
 def has_certificates() -> bool:
-    """Whether the engine's own configuration names certificates."""
+    """Returns whether the engine's own configuration names certificates."""
     return bool(Security().get_connection_args("client").get("ssl_context"))
 
 
 def security_for(address: str) -> Security | None:
-    """The certificates of a fleet that was put up here, else those of the engine's own configuration, for
-    addresses with TLS. Raises UsageError."""
+    """Returns, for addresses with TLS, the certificates of a fleet that was put up here, else those of the
+    engine's own configuration; None for other addresses. Raises UsageError."""
     if not address.startswith("tls://"):
         return None
     if (made := putting_up.certificates_for(address)) is not None:
@@ -186,7 +186,7 @@ class SchedulerClient:
     # --- machines -----------------------------------------------------------------------------
 
     def workers(self) -> dict[str, WorkerInfo]:
-        """All workers by address. Raises SchedulerLostError."""
+        """Returns all workers by address. Raises SchedulerLostError."""
         self.check()
         try:
             info = self._client.sync(self._identity)
@@ -210,7 +210,8 @@ class SchedulerClient:
         return found
 
     def doing(self) -> dict[str, list[str]]:
-        """Labels of what each machine does or has before it, whoever asked, by address."""
+        """Returns, by address, the labels of the tasks that each machine does or has queued, of all clients.
+        Raises SchedulerLostError."""
         try:
             found = self._client.processing()
         except (OSError, TimeoutError) as error:
@@ -275,7 +276,7 @@ class SchedulerClient:
         self.answers.put(call)
 
     def answer(self, call: Call) -> bytes | None:
-        """What came of a call; None where the machine was lost.
+        """Returns the answer to a call; None if the machine was lost.
 
         Raises ServerError where the task itself could not be called there.
         """
@@ -302,7 +303,7 @@ class SchedulerClient:
             self._client.cancel([call.future], force=True)
 
     def forget(self, call: Call) -> None:
-        """The same for a call that is done, without waiting for the engine: nobody depends on when."""
+        """Forgets a call that is done, without waiting for the engine: nothing depends on when."""
         if call.published:
             self._later(self._client.unpublish_dataset(call.published, asynchronous=True))
         self._later(self._client.cancel([call.future], asynchronous=True, force=True))
@@ -315,7 +316,7 @@ class SchedulerClient:
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def found(self) -> list[EarlierTask]:
-        """What earlier clients of this owner have asked. Raises SchedulerLostError."""
+        """Returns the tasks that earlier clients of this owner have asked for. Raises SchedulerLostError."""
         found = []
         try:
             for name in self._client.list_datasets():

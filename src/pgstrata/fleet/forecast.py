@@ -27,7 +27,8 @@ class Forecast:
 
 
 def forecast(assignments: Sequence[Assignment], machines: int, *, qualify_seconds: float = 0.0) -> Forecast:
-    """What so many machines that can do everything would take. qualify_seconds: before their first one."""
+    """Returns the forecast for this number of machines if each can do everything. qualify_seconds: before
+    their first assignment."""
     admission = 2 * qualify_seconds + ADMISSION_SECONDS if qualify_seconds else 0.0
     anywhere = [Assignment(one.workload, one.repeat, one.seconds) for one in assignments]
     dispatcher = Dispatcher(anywhere, 1)
@@ -48,7 +49,7 @@ def forecast(assignments: Sequence[Assignment], machines: int, *, qualify_second
 
 
 def enough(assignments: Sequence[Assignment], *, qualify_seconds: float = 0.0) -> Forecast:
-    """The fewest machines with which it would not go faster with more."""
+    """Returns the forecast for the fewest machines that take no longer than more machines would."""
     best = forecast(assignments, max(1, len(assignments)), qualify_seconds=qualify_seconds)
     low, high = 1, best.machines
     while low < high:

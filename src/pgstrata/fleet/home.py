@@ -46,7 +46,7 @@ def bring_home(results: Results, assignment: Assignment, sent: Parcel) -> list[R
 
 
 def _checked(place: Path, assignment: Assignment) -> list[Run]:
-    """Every run that came, whole and sound and one of those that were asked for."""
+    """Returns every run that came home. Raises ServerError unless each is whole, sound and asked for."""
     wanted = {run.key for run in assignment.runs}
     found = []
     for path in sorted(place.glob("*/*/*/*")):
@@ -73,7 +73,7 @@ def _into_place(run: Run, root: Path) -> Path:
 
 
 def _replace_older(results: Results, runs: Sequence[Run], made: Sequence[Path]) -> None:
-    """As a local campaign does with what is measured anew."""
+    """Replaces older runs by those measured anew, as a local campaign does."""
     if runs[0].record.comparison is not None:
         able = [(run, folder) for run, folder in zip(runs, made, strict=True) if run.comparison]
         failed = [run.key for run, _ in able if not run.done]

@@ -234,7 +234,7 @@ class CampaignJob:
         self._provided[key] = answer
 
     def _servers(self, kind: str) -> tuple[Provided, ...]:
-        """What a machine of a kind must know of the servers it has."""
+        """Returns the servers that a machine of a kind has, without their files."""
         return tuple(
             provision.without_files(provided)
             for (its, _), provided in sorted(self._provided.items(), key=lambda item: item[0])
@@ -385,7 +385,7 @@ def _said(answer: Answer) -> str:
 
 
 def _name(seen: SeenMachine, others: Sequence[Machine]) -> str:
-    """The host's name, with a part of its identity where another one has the same."""
+    """Returns the host's name, with a part of its identity if another machine has the same name."""
     if any(other.name == seen.name and other.host != seen.host for other in others):
         return f"{seen.name}-{seen.host[:4]}"
     return seen.name

@@ -63,7 +63,8 @@ def main() -> None:
 
 
 def _scheduler_options(wish: Wish, usual: str = "") -> dict[str, Any]:
-    """usual: the address on which it listens unless it was told another one; empty for all."""
+    """Returns the options of the scheduler. usual: the address on which it listens unless another is set;
+    empty for all."""
     options: dict[str, Any] = {**WITHOUT_PAGES, "preload": [PRELOAD]}
     if host := wish.listen or usual:
         options["host"] = host
@@ -77,8 +78,8 @@ def _scheduler_options(wish: Wish, usual: str = "") -> dict[str, Any]:
 
 @contextmanager
 def _ssh(wish: Wish, fleet: Fleet) -> Iterator[Any]:
-    """The cluster. Its key travels by ssh into a private folder of each host, which holds the engine's
-    scratch files, too, and is removed at the end."""
+    """Yields the cluster on the hosts. Its key travels by ssh into a private folder of each host, which holds
+    the engine's scratch files, too, and is removed at the end."""
     from distributed.deploy.ssh import SSHCluster
 
     answers = asyncio.run(_ask_all(wish.hosts))
@@ -108,7 +109,7 @@ def _ssh(wish: Wish, fleet: Fleet) -> Iterator[Any]:
 
 
 async def _on_all(hosts: Sequence[HostLine], work: Callable[[Any], Awaitable[None]]) -> None:
-    """Does something on every host; what cannot be reached any more is passed over."""
+    """Does something on every host; hosts that cannot be reached any more are passed over."""
     import asyncssh
 
     async def on(host: HostLine) -> None:
@@ -152,7 +153,8 @@ def _cluster(made_by: Any, wish: Wish, usable: Sequence[HostLine], folder: str, 
 
 
 def _address(host: HostLine) -> str:
-    """Under which this machine reaches a host, and so will reach its scheduler."""
+    """Returns the address under which this machine reaches a host, and so will reach its scheduler; empty if
+    only the configuration of ssh knows it."""
     try:
         return str(socket.getaddrinfo(host.host, host.port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
@@ -168,7 +170,7 @@ async def _ask_all(hosts: tuple[HostLine, ...]) -> list[str]:
 
 
 async def _ask(host: HostLine) -> str:
-    """Why a host cannot be used; empty where it can."""
+    """Returns why a host cannot be used; empty if it can."""
     import asyncssh
 
     python = host.python or sys.executable

@@ -14,8 +14,8 @@ from pgstrata.workload.core.options import Divisible
 
 
 def divided(campaign: Campaign) -> Campaign:
-    """The campaign with each workload whose steps are kept to kinds as several: one for each kind, called
-    `LABEL@KIND`, and one with its own label for the steps that any machine may measure.
+    """Returns the campaign with each workload whose steps are kept to kinds split into several: one for each
+    kind, called `LABEL@KIND`, and one with its own label for the steps that any machine may measure.
 
     `fleet.kinds` then holds a kind for labels only. Raises UsageError for a workload or a step that is not
     there, and for steps that cannot be measured without the others.
@@ -44,14 +44,14 @@ def divided(campaign: Campaign) -> Campaign:
 
 
 def kind_of(campaign: Campaign, label: str) -> str:
-    """The kind that a workload of a divided campaign is kept to, a glob; empty for any."""
+    """Returns the kind that a workload of a divided campaign is kept to, a glob; empty for any."""
     kind = campaign.spec.fleet.kinds.get(label, "")
     assert isinstance(kind, str)
     return kind
 
 
 def parts(divided: Campaign, whole: Campaign) -> dict[str, list[str]]:
-    """Steps of the workloads of a divided campaign that are parts, by label."""
+    """Returns, by label, the steps of those workloads of a divided campaign that are parts."""
     options = {one.label: one.all_options for one in whole.workloads}
     return {
         one.label: steps_of(one) for one in divided.workloads if one.all_options != options.get(one.label)
@@ -61,8 +61,8 @@ def parts(divided: Campaign, whole: Campaign) -> dict[str, list[str]]:
 def _parts(
     chosen: ChosenWorkload, by_step: Mapping[str, str], campaign: Campaign
 ) -> Iterator[tuple[ChosenWorkload, str]]:
-    """The parts of a workload, each with its kind. by_step: kinds by names or globs of steps; the first that
-    fits a step counts."""
+    """Yields the parts of a workload, each with its kind. by_step: kinds by names or globs of steps; the
+    first that fits a step counts."""
     if not by_step:
         yield chosen, ""
         return
@@ -88,7 +88,7 @@ def _parts(
 
 
 def _name(kind: str) -> str:
-    """A kind as a part of a label: `*EPYC 9654*` is EPYC-9654."""
+    """Returns a kind as a part of a label: `*EPYC 9654*` is EPYC-9654."""
     return re.sub(r"[^\w.]+", "-", kind).strip("-") or "any"
 
 

@@ -58,7 +58,7 @@ QUIET: dict[str, Any] = {
 
 
 def number_of(text: str) -> int:
-    """N of `local:N`. Raises UsageError."""
+    """Returns the N of `local:N`. Raises UsageError."""
     number = text.removeprefix("local:")
     if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MOST:
         raise UsageError(f"{text}: how many machines?", f"write local:2; at most local:{MOST}")
@@ -67,7 +67,7 @@ def number_of(text: str) -> int:
 
 @contextmanager
 def local_fleet(number: int, preload: Sequence[str] = ()) -> Iterator[str]:
-    """The address of a scheduler on loopback, whose workers pass for machines of their own.
+    """Yields the address of a scheduler on loopback, whose workers pass for machines of their own.
 
     Loopback is no authentication: every user of the machine reaches it. So it speaks TLS with a key that
     only this fleet has, and it and its workers do nothing but typed tasks. The engine's configuration names
@@ -107,7 +107,7 @@ def _kill_workers() -> None:
 
 @contextmanager
 def _loop_without_interrupts() -> Iterator[Any]:
-    """An event loop in a thread that leaves SIGINT to the main thread.
+    """Yields an event loop in a thread that leaves SIGINT to the main thread.
 
     A terminal sends Ctrl-C to all processes of a command. Workers inherit the signal mask of this thread, so
     they print no tracebacks while this process ends them.
@@ -150,7 +150,8 @@ def _worker(name: str, folder: Path, preload: Sequence[str]) -> dict[str, Any]:
 
 
 def _without_threads() -> dict[str, str]:
-    """A worker computes nothing."""
+    """Returns environment variables that keep numeric libraries to a single thread, unless they are set: a
+    worker computes nothing."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {name: os.environ.get(name, "1") for name in names}
 

@@ -25,7 +25,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def look(task: Look) -> SeenMachine:
-    """What this machine is. Raises PgstrataError where there is no driver."""
+    """Returns the facts of this machine. Raises PgstrataError if there is no driver."""
     host = machine.facts(Path(task.data_dir) if task.data_dir else default_data_dir())
     facts = [
         host.cpu_model,
@@ -56,7 +56,7 @@ def look(task: Look) -> SeenMachine:
 
 
 def _boot() -> str:
-    """What all processes of one kernel have in common, in whatever containers they are."""
+    """Returns an identity that all processes of one kernel have in common, in all of its containers."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -64,8 +64,8 @@ def _boot() -> str:
 
 
 def driver_build() -> str:
-    """The version that the driver says, and which build of it: drivers of one version may be of other sources
-    or compilers. Raises PgstrataError where there is none, or it does not run."""
+    """Returns the driver's version and which build of it this is: drivers of the same version may be of other
+    sources or compilers. Raises PgstrataError if there is none, or it does not run."""
     driver = find_driver()
     try:
         said = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
@@ -76,7 +76,8 @@ def driver_build() -> str:
 
 
 def _have(specs: list[str]) -> tuple[str, ...]:
-    """Those of the prebuilt servers that are in the cache; of others nobody knows before they are built."""
+    """Returns the prebuilt servers that are in the cache; whether other servers are there is not known before
+    they are built."""
     try:
         fetched = {f"pg:{version}" for version, _ in prebuilt.fetched()}
     except PgstrataError:

@@ -21,7 +21,7 @@ MOST_BYTES = 4 << 30
 
 
 def pack(root: Path, names: Iterable[str], shared: Path | None = None) -> Parcel:
-    """Files and folders below `root`, by their names relative to it.
+    """Packs files and folders below `root`, by their names relative to it.
 
     shared: a file for the archive that the other side can read. Raises OSError.
     """

@@ -63,7 +63,7 @@ END_SECONDS = 90.0
 
 
 def perform(text: bytes) -> bytes:
-    """Does a task and returns its answer; it raises nothing that the client would have to know.
+    """Does a task and returns its answer; raises no error that the client would have to know.
 
     A worker that would do anything else, too, is refused: it is no place for a task of pgstrata's.
     """
@@ -110,7 +110,7 @@ def _in_process(text: bytes, topic: str, limit: float) -> Answer:
     key = worker.get_current_task()
 
     def wanted() -> bool:
-        """Whether the worker is connected, and nobody has called the task off."""
+        """Returns whether the worker is connected and the task has not been called off."""
         state = worker.state.tasks.get(key)
         return worker.status == Status.running and state is not None and state.state == "executing"
 
@@ -185,7 +185,7 @@ class _Lines:
         self._selector.register(file, selectors.EVENT_READ)
 
     def read(self, seconds: float) -> list[dict[str, Any]]:
-        """What has come within so many seconds."""
+        """Returns the lines that arrived within this number of seconds, parsed as JSON objects."""
         if not self._open:
             time.sleep(0.05)
             return []
@@ -203,7 +203,8 @@ class _Lines:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The end of its lease tells it to stop; one that does not is killed, and the kernel ends what is its."""
+    """Ends a process by ending its lease; a process that does not stop is killed, and the kernel ends its
+    children."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()

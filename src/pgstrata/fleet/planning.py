@@ -10,7 +10,8 @@ from pgstrata.store import Results
 
 
 def plan_of(campaign: Campaign, results: Results, *, fresh: bool = False) -> Plan:
-    """Servers are looked up and not fetched. Raises what `divided` and `make_plan` raise."""
+    """Returns the plan of a campaign on a fleet; servers are looked up and not fetched. Raises the errors of
+    `divided` and `make_plan`."""
     return make_plan(
         divided(campaign),
         results,

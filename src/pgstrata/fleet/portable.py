@@ -49,7 +49,7 @@ class _Files:
         self._bytes = 0
 
     def add(self, path: Path) -> str:
-        """A file, or everything in a folder; what it is called there. Raises UsageError."""
+        """Adds a file, or everything in a folder, and returns its name there. Raises UsageError."""
         name = f"{len(self.content)}/{path.name}"
         try:
             if path.is_dir():
@@ -62,7 +62,7 @@ class _Files:
         return name
 
     def add_text(self, name: str, text: str) -> str:
-        """A text as a file of this name; what it is called there. Raises UsageError."""
+        """Adds a text as a file of this name, and returns its name there. Raises UsageError."""
         name, content = f"{len(self.content)}/{name}", text.encode()
         self._count(len(content))
         self.content[name] = content
@@ -82,7 +82,7 @@ class _Files:
 
 
 def portable(plan: Plan, chosen: ChosenWorkload) -> Portable:
-    """The campaign of a plan with one of its workloads.
+    """Returns the campaign of a plan with only this workload of it.
 
     Raises UsageError where it cannot travel: a password in it, a workload that is a file of Python, files
     that cannot be read or are too large.
@@ -157,7 +157,8 @@ def _build(
 
 
 def opened(travelled: Portable, results: Path) -> Campaign:
-    """The campaign again, its files in the cache of this machine. results: where its runs go.
+    """Returns the campaign that travelled, its files in the cache of this machine. results: where its runs
+    go.
 
     Raises UsageError where it is not valid here, ServerError and OSError where the cache cannot be written.
     """
@@ -196,7 +197,7 @@ def drop_old_files(keep: int = 20) -> None:
 
 
 def _with_paths(value: Any, paths: dict[str, str]) -> Any:
-    """Options with the places that files have here."""
+    """Returns options with the places that files have here."""
     match value:
         case str():
             name, at, weight = value.rpartition("@")
@@ -211,7 +212,7 @@ def _with_paths(value: Any, paths: dict[str, str]) -> Any:
 
 
 def wanted_specs(variants: Sequence[PlannedVariant]) -> Iterator[tuple[int, str]]:
-    """Number and spec of the first variant of each server and build."""
+    """Yields number and spec of the first variant of each server and build."""
     seen: set[tuple[object, ...]] = set()
     for number, variant in enumerate(variants):
         spec = variant.spec

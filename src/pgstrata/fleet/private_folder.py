@@ -18,7 +18,7 @@ _REMOVE = (
 
 @contextmanager
 def private_folder(prefix: str = "pgstrata-fleet-") -> Iterator[Path]:
-    """A new folder of mode 0700 below TMPDIR, removed at the end: also when this process is killed.
+    """Yields a new folder of mode 0700 below TMPDIR, removed at the end: also when this process is killed.
 
     A process beside this one waits at a pipe whose other end dies with it. Raises OSError.
     """

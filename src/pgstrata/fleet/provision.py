@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 def packed_tree(spec: str, folder: Path, say: Say) -> TreeParcel:
-    """A source tree of the client's, as it lies there now. Raises UsageError, ServerError, OSError."""
+    """Packs a source tree of the client's, as it lies there now. Raises UsageError, ServerError, OSError."""
     tree = source_of(spec).find_tree(spec, say, folder)
     with TemporaryDirectory(prefix="pgstrata-tree-") as place:
         root = Path(place) / "tree"
@@ -124,7 +124,7 @@ def finder(campaign: Campaign, provided: Sequence[Provided]) -> Callable[[str, B
 
 
 def without_files(provided: Provided) -> Provided:
-    """What a comparison has to know of a server that is there already."""
+    """Returns the facts of a server without its files, for a comparison where the server is there already."""
     return structs.replace(provided, files=Parcel(digest=provided.files.digest))
 
 

@@ -76,7 +76,8 @@ class Fleet(Struct, kw_only=True):
 
 
 def read_hosts(file: Path) -> tuple[HostLine, ...]:
-    """`[USER@]HOST[:PORT] [PYTHON]`, one in each line; `#` begins a comment. Raises UsageError."""
+    """Parses a list of hosts: `[USER@]HOST[:PORT] [PYTHON]`, a single host in each line; `#` begins a
+    comment. Raises UsageError."""
     text = read_text(user_path(file), "list of hosts", missing="one host in each line")
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -117,7 +118,7 @@ def state_file(name: str) -> Path:
 
 
 def tls_folder(name: str) -> Path:
-    """Where the key and certificate of a fleet lie that was put up here, mode 0700."""
+    """Returns the folder of mode 0700 that holds the key and certificate of a fleet that was put up here."""
     return _folder() / f"{name}.tls"
 
 
@@ -129,7 +130,8 @@ def _make_tls(name: str) -> None:
 
 
 def certificates_for(address: str) -> Certificates | None:
-    """The certificates of the fleet that was put up here and whose scheduler has this address."""
+    """Returns the certificates of the fleet that was put up here and whose scheduler has this address; None
+    without such a fleet."""
     for name in names():
         fleet = read(name)
         if fleet is not None and fleet.address == address and (tls_folder(name) / KEY).exists():
@@ -143,7 +145,7 @@ def write(fleet: Fleet) -> None:
 
 
 def read(name: str) -> Fleet | None:
-    """What is known of a fleet; None where there is none of this name."""
+    """Returns the stored facts of a fleet; None if there is no fleet of this name."""
     try:
         return json_as(read_small(state_file(name)).encode(), Fleet)
     except (OSError, BoundError):
@@ -151,13 +153,14 @@ def read(name: str) -> Fleet | None:
 
 
 def names() -> list[str]:
-    """The fleets that were put up here and whose keepers are at work."""
+    """Returns the names of the fleets that were put up here and whose keepers are at work."""
     return [path.stem for path in sorted(_folder().glob("*.json")) if is_kept(path.stem)]
 
 
 @contextlib.contextmanager
 def keeping(name: str) -> Iterator[None]:
-    """Held by a keeper as long as its fleet is up. Raises ServerError where another one has it."""
+    """Holds the lock of a fleet, as its keeper does as long as the fleet is up. Raises ServerError if another
+    keeper has it."""
     try:
         descriptor = lock_file(_folder() / f"{name}.lock", make=True)
     except OSError as error:
@@ -171,7 +174,7 @@ def keeping(name: str) -> Iterator[None]:
 
 
 def is_kept(name: str) -> bool:
-    """Whether a keeper is at work."""
+    """Returns whether a keeper is at work."""
     try:
         with keeping(name):
             return False

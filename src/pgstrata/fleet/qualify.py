@@ -110,7 +110,7 @@ def _seen(
 
 
 def _trial(task: Qualify, campaign: Campaign, results: Path) -> Campaign:
-    """The base against itself, on the CPUs of the campaign."""
+    """Returns the campaign that measures the base against itself, on the CPUs of the campaign."""
     spec = campaign.spec
     short = study_of_one(
         "qualification",

@@ -122,7 +122,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_error(module: str, name: str) -> bool:
-    """True for a class of exceptions of Python itself or of the engine; nothing is imported for it."""
+    """Returns True for an exception class of Python itself or of the engine; nothing is imported for it."""
     if module.partition(".")[0] not in _ERRORS_OF and module not in _ERRORS_OF:
         return False
     if "." in name:
@@ -188,12 +188,12 @@ def _start_http_server_with_pages(server: Any, routes: list[Any], *arguments: An
 
 
 def is_active() -> bool:
-    """True where this process refuses everything but typed tasks."""
+    """Returns True if this process refuses everything but typed tasks."""
     return all(module.pickle is _restricted for module in _users_of_pickle())
 
 
 def _users_of_pickle() -> list[types.ModuleType]:
-    """The modules of the engine that are loaded and unpickle something."""
+    """Returns the loaded modules of the engine that unpickle something."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "distributed"]
     return [module for module in modules if getattr(module, "pickle", None) in (pickle, _restricted)]
 

@@ -69,7 +69,8 @@ class FleetWork(Protocol):
         ...
 
     def task(self, assignment: Assignment, machine: Machine, attempt: int) -> bytes:
-        """What the machine is asked. Raises UnfitError where it is not ready for that one."""
+        """Returns the task for the machine. Raises UnfitError if the machine is not ready for this
+        assignment."""
         ...
 
     def arrived(self, assignment: Assignment, machine: str, answer: bytes) -> None:
@@ -77,7 +78,7 @@ class FleetWork(Protocol):
         ...
 
     def failed(self, assignment: Assignment, reason: str) -> None:
-        """No further attempt is made. Raises StoreError."""
+        """Records a failed assignment: no further attempt is made. Raises StoreError."""
         ...
 
     def open_workloads(self) -> set[str] | None:
@@ -89,15 +90,16 @@ class Watcher(Protocol):
     """What people and scripts are told."""
 
     def machine(self, machine: Machine, event: str) -> None:
-        """Something has happened to a machine: `joins`, `ready`, `out`, `gone`, `begins`, `done`, `again`."""
+        """Reports an event of a machine: `joins`, `ready`, `out`, `gone`, `begins`, `done`, `again`."""
         ...
 
     def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
-        """`begins`, `found`, `home`, `again`, `failed`, `waits` (for a machine of its kind)."""
+        """Reports an event of an assignment: `begins`, `found`, `home`, `again`, `failed`, `waits` (for a
+        machine of its kind)."""
         ...
 
     def refresh(self, machines: Sequence[Machine]) -> None:
-        """Called a few times a second."""
+        """Refreshes the display; called a few times a second."""
         ...
 
 

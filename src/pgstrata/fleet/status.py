@@ -27,7 +27,7 @@ class MachineStatus:
 
 
 def status(address: str) -> tuple[list[MachineStatus], str]:
-    """Every worker of a scheduler, and the address of the engine's dashboard.
+    """Returns every worker of a scheduler, and the address of the engine's dashboard.
 
     Raises ServerError where no scheduler answers, SchedulerLostError.
     """
@@ -61,7 +61,7 @@ def status(address: str) -> tuple[list[MachineStatus], str]:
 
 
 def _ask(engine: SchedulerClient, addresses: list[str]) -> dict[str, SeenMachine | str]:
-    """What each says it is, or what went wrong there."""
+    """Returns, by address, the machine's facts or its error."""
     text = encode(Look(data_dir=None, servers=()))
     calls = [engine.ask(address, "status", text) for address in addresses]
     found: dict[str, SeenMachine | str] = {}

@@ -203,7 +203,7 @@ _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 def encode(value: Task | Answer) -> bytes:
-    """As it travels."""
+    """Encodes a task or an answer as it travels."""
     return msgspec.msgpack.encode(value)
 
 
@@ -230,7 +230,7 @@ def _refusing(what: str) -> Iterator[None]:
 
 
 def unable(error: PgstrataError | OSError) -> Unable:
-    """What went wrong on a machine, as an answer."""
+    """Returns an error of a machine as an answer."""
     if isinstance(error, PgstrataError):
         return Unable(message=error.message, hint=error.hint)
     return Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")

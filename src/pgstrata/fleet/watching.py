@@ -27,7 +27,7 @@ EVERY_SECONDS = 30.0
 
 
 def said_of(words: Sequence[str]) -> str:
-    """Verdicts in short: `1 slower, 2 same, 1 unclear`."""
+    """Returns verdicts in short: `1 slower, 2 same, 1 unclear`."""
     counts = Counter(words)
     return ", ".join(
         f"{counts[word]} {word}" for word in ("slower", "faster", "same", "unclear") if counts[word]
@@ -82,7 +82,7 @@ class Lines:
 
 
 def campaign_seconds_left(dispatcher: Dispatcher | None, machines: Sequence[Machine]) -> float:
-    """Seconds until all is done, by the estimates of the plan."""
+    """Returns the seconds until all is done, by the estimates of the plan."""
     if dispatcher is None:
         return 0.0
     now = time.monotonic()
@@ -149,7 +149,7 @@ class JsonLines:
 
 
 def print_json_line(**event: object) -> None:
-    """One object in one line of standard output."""
+    """Prints an object as JSON in a single line of standard output."""
     print(json.dumps(event, ensure_ascii=False), flush=True)
 
 
@@ -193,7 +193,8 @@ Watching = Lines | JsonLines
 def watching(
     console: Console, words: Callable[[], Words], *, as_json: bool, dashboard: str
 ) -> Iterator[Watching]:
-    """What fits: JSON where it was asked for, live lines on a terminal, plain ones elsewhere."""
+    """Yields the display that fits: JSON where it was asked for, live lines on a terminal, plain lines
+    elsewhere."""
     if as_json:
         yield JsonLines(words)
     elif console.is_terminal and not console.is_dumb_terminal:

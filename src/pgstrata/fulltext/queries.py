@@ -33,7 +33,7 @@ _WORD = re.compile(r"[a-z]{3,20}")
 
 
 def from_file(path: Path, most: int) -> list[str]:
-    """One query a line, empty lines left out. Raises UsageError where there is none.
+    """Returns one query for each line, empty lines left out. Raises UsageError if there are none.
 
     Whether a line is a tsquery is for the server to say: one that is not is recorded and the rest goes on.
     """
@@ -45,7 +45,7 @@ def from_file(path: Path, most: int) -> list[str]:
 
 
 def made_up(words: Sequence[str], count: int, seed: int) -> list[str]:
-    """Queries over these words, the most frequent of which come first."""
+    """Returns made-up queries over these words. words: the most frequent ones first."""
     dice = random.Random(f"fulltext/{seed}")
     cut = min(FREQUENT, max(1, len(words) // 10))
     frequent, rare = words[:cut], words[cut:] or words
@@ -58,7 +58,8 @@ def made_up(words: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequence[str]) -> list[str]:
-    """kind: 0 frequent terms, 1 rare ones, 2 both in turn; different terms, as far as there are any."""
+    """Returns the terms of a query. kind: 0 frequent terms, 1 rare ones, 2 both in turn; different terms, as
+    far as there are any."""
     pools = ([frequent], [rare], [frequent, rare])[kind]
     wanted = dice.randint(2 if kind == 2 else 1, _MOST_TERMS)
     terms: dict[str, None] = {}
@@ -69,13 +70,13 @@ def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequen
 
 @lru_cache(maxsize=4)
 def synthetic_words(seed: int) -> list[str]:
-    """The vocabulary of a synthetic corpus, frequent words first."""
+    """Returns the vocabulary of a synthetic corpus, frequent words first."""
     return vocabulary(CorpusShape().words, seed)
 
 
 @lru_cache(maxsize=4)
 def archive_words(path: Path, stamp: tuple[int, int], language: str) -> list[str]:
-    """Words of the first messages of an archive, frequent ones first.
+    """Returns words of the first messages of an archive, frequent words first.
 
     stamp: changes with the archive. Only words that come out of `language` as they went in: with `simple`
     every one, else those whose endings no stemmer takes for a suffix. Raises UsageError without any.
@@ -102,6 +103,6 @@ def archive_words(path: Path, stamp: tuple[int, int], language: str) -> list[str
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Number of files and the time of the latest change in nanoseconds."""
+    """Returns the number of files and the time of the latest change in nanoseconds."""
     times = [file.stat().st_mtime_ns for file in sources.files(path)]
     return len(times), max(times, default=0)

@@ -22,7 +22,7 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
 def fulltext(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None for workloads of another kind."""
+    """Returns the section about full-text search; None for workloads of another kind."""
     if not has(workload, "fulltext"):
         return None
     blocks: list[Block] = [*_loads(results, workload), _indexes(results, workload)]
@@ -304,7 +304,8 @@ def _log10(value: float) -> float:
 
 
 def _points(base: Mapping[str, Timing], own: Mapping[str, Timing]) -> list[tuple[str, float, float]]:
-    """Query, seconds of the base, ratio; thinned evenly by duration."""
+    """Returns query, seconds of the base and ratio of each query that both have, thinned evenly by
+    duration."""
     found = [
         (query, before, after / before)
         for query in common({"base": base, "own": own})

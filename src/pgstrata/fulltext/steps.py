@@ -93,7 +93,7 @@ class Fulltext:
         return phases
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.fulltext.report import fulltext
 
         return fulltext(results, workload)
@@ -140,7 +140,8 @@ def _make(rows: corpus.Corpus, context: WorkContext) -> dict[str, Any]:
 
 
 def _create(o: FulltextOptions) -> Admin:
-    """The table, empty, with the trigger that keeps its tsvectors; whatever was there before is gone."""
+    """Returns the phase that makes the table, empty, with the trigger that keeps its tsvectors; an older
+    table is dropped."""
     return Admin(
         "create table",
         [
@@ -177,7 +178,7 @@ def _vacuum() -> Admin:
 
 
 def _load(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
-    """COPY of all messages, with an index of this kind in place or none."""
+    """Returns the step that loads all messages by COPY, with an index of this kind in place, or with none."""
     sql = f"COPY {TABLE} ({', '.join(COLUMNS)}) FROM STDIN"
     return Step(
         f"load.{kind or 'plain'}",
@@ -193,7 +194,7 @@ def _load(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
 
 
 def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
-    """The index built when all rows are there."""
+    """Returns the step that builds the index when all rows are there."""
     return Step(
         f"index.{kind}",
         [Role("load", 1, [Script(Sql.verbatim(_create_index(kind), name=f"create {kind}"))], operations=1)],
@@ -208,7 +209,8 @@ def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
 
 
 def _pending(context: WorkContext) -> dict[str, Any]:
-    """How much of the GIN index the load left in its pending list, which is merged on the way."""
+    """Measures how much of the GIN index the load left in its pending list, and merges that list on the
+    way."""
     try:
         with context.connect() as connection:
             row = connection.execute(
@@ -226,7 +228,7 @@ def _pending(context: WorkContext) -> dict[str, Any]:
 
 
 def query(text: str) -> str:
-    """The search for one tsquery: the hundred best matches."""
+    """Returns the search for a single tsquery: the hundred best matches."""
     wanted = literal(text)
     return (
         f"SELECT id FROM {TABLE} WHERE body @@ ({wanted})::tsquery "

@@ -49,7 +49,7 @@ def read(file: Lines) -> list[Found]:
 
 
 def _timing(file: Lines) -> list[Found]:
-    """Of `job ID timing`: calls of all virtual users in the time that it names."""
+    """Parses the output of `job ID timing`: calls of all virtual users in the time that it names."""
     try:
         document = json_any("\n".join(file.lines))
     except BoundError as error:

@@ -47,7 +47,8 @@ def read(file: Lines) -> list[Found]:
 
 
 def _variant(lines: Iterable[str]) -> str:
-    """`pg17.6` where pgbench names the server's version; it names its own alone where both are the same."""
+    """Returns the server's version as a label, `pg17.6`; pgbench names only its own version where both are
+    the same. Empty if there is none."""
     matches = [match for line in lines if (match := _VERSION.match(line))]
     return f"pg{matches[-1]['server'] or matches[-1]['own']}" if matches else ""
 

@@ -139,7 +139,8 @@ def _read_log(file: Lines, log: _Log) -> None:
 
 
 def _by_second(ends: Integers, latencies: Integers, whole_seconds: float) -> tuple[ImportedInterval, ...]:
-    """The last second is as short as it was. ends: microseconds from the begin of the first transaction."""
+    """Returns the intervals of a log by second; the last second is as short as it was. ends: microseconds
+    from the begin of the first transaction."""
     if whole_seconds > MOST_INTERVALS:
         raise FormatError(f"the log covers more than {MOST_INTERVALS:,} seconds")
     seconds = np.minimum(ends // 1_000_000, math.ceil(whole_seconds) - 1)

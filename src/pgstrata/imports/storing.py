@@ -102,7 +102,8 @@ def _there(results: Results, campaign: str) -> tuple[dict[tuple[str, str], int],
 
 
 def _circumstances(run: NewRun) -> Circumstances:
-    """Nothing is known of the server but its name, and nothing of the machine."""
+    """Returns the circumstances of an imported run: nothing is known of the server but its name, and nothing
+    of the machine."""
     return Circumstances(
         status="imported",
         error=None,

@@ -33,7 +33,7 @@ def bounds_of(base: Slice, other: Slice) -> Bounds | None:
         return None
 
     def logs(part: Slice) -> tuple[float, float]:
-        """Of the least and the most seconds of an execution."""
+        """Returns the logarithms of the least and the most seconds of an execution."""
         most = 1 / part.rate
         least = most * min(1.0, part.cpu_seconds / part.seconds) if part.cpu_seconds and part.seconds else 0.0
         return math.log(least) if least > 0 else -math.inf, math.log(most)
@@ -68,7 +68,7 @@ def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Cri
 
 
 def _nearest(low: float, high: float) -> float:
-    """The logarithm nearest to 0 that a pair may have, neighbours taken off."""
+    """Returns the logarithm nearest to 0 that a pair may have, after allowing for neighbours."""
     slack = math.log(NEIGHBOURS)
     if low > slack:
         return low - slack

@@ -15,7 +15,7 @@ _FLAGS = ("CFLAGS=", "CXXFLAGS=", "COPT=", "LDFLAGS=", "CC=")
 
 
 def arguments(build: str) -> list[str]:
-    """The arguments of configure, unquoted; what is not quoted well is split at blanks."""
+    """Returns the arguments of configure, unquoted; text that is not quoted well is split at blanks."""
     try:
         return shlex.split(build)
     except ValueError:
@@ -23,7 +23,7 @@ def arguments(build: str) -> list[str]:
 
 
 def code_flags(build: str) -> frozenset[str]:
-    """Of the arguments of configure those that change how fast the same source runs."""
+    """Returns those arguments of configure that change how fast the same source runs."""
     found: set[str] = set()
     for word in arguments(build):
         if word in _CHECKS:
@@ -38,7 +38,7 @@ def code_flags(build: str) -> frozenset[str]:
 
 
 def unlike(builds: Mapping[str, str], base: str) -> list[str]:
-    """A sentence for each set of variants whose code was compiled unlike that of the base.
+    """Returns a sentence for each set of variants whose code was compiled unlike that of the base.
 
     Variants without a known build (foreign servers, packages that do not tell) are left out.
     """

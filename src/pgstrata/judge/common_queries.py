@@ -79,7 +79,7 @@ def over_common(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[S
 
 
 def _rows(run: Run) -> dict[str, Rows]:
-    """By step the executions of its queries; nothing of steps that are judged otherwise."""
+    """Returns, by step, the executions of its queries; steps that are judged in another way are left out."""
     steps = {step.name for step in run.steps if step.measured and step.rate_unit == QUERIES_PER_HOUR}
     found: dict[str, Rows] = {}
     if steps:

@@ -84,13 +84,14 @@ class StepVerdict:
         return self.verdict.ratio if self.verdict.n else None
 
     def ratio_on(self, machine: str) -> float | None:
-        """The same of one machine, where the verdict is across several; None for one that is not of them."""
+        """Returns the ratio on a single machine, if the verdict is across several; None for a machine that is
+        not among them."""
         if self.across is None:
             return self.ratio
         return next((one.ratio for one in self.across.machines if one.machine == machine), None)
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the verdict in the form JSON can hold."""
         return {
             "workload": self.workload,
             "step": self.step,
@@ -145,7 +146,7 @@ class Comparison:
         return f"{self.other} against {self.base}"
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the comparison in the form JSON can hold."""
         return {
             "base": self.base,
             "other": self.other,
@@ -161,8 +162,8 @@ _Steps = dict[tuple[str, str], dict[int, MeasuredStep]]
 
 
 def margin_of(runs: Iterable[Run]) -> float:
-    """The margin that runs were compared with while they were measured, that of the newest; the usual one of
-    runs that were measured by themselves."""
+    """Returns the margin that runs were compared with while they were measured, that of the newest; the usual
+    margin for runs that were measured by themselves."""
     own = [(run.record.started, run.record.comparison.margin) for run in runs if run.record.comparison]
     return max(((started, margin) for started, margin in own if 0 < margin < 1), default=("", MARGIN))[1]
 
@@ -175,7 +176,7 @@ def compare_all(
     steps: Iterable[str] = (),
     known: Callable[[], Iterable[Run]] = tuple,
 ) -> list[Comparison]:
-    """Verdicts of each other side against the base, on every measured step that both have.
+    """Judges each other side against the base, on every measured step that both have.
 
     Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these, or these queries
     (`STEP.QUERY`) of steps whose queries have verdicts of their own. Failed runs
@@ -297,7 +298,8 @@ def _step(
 def _query(
     workload: str, name: str, query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side
 ) -> StepVerdict:
-    """verdict: that of the query, adjusted for the number of all; base, other: the step of both."""
+    """Returns the verdict on a query as a verdict on a step. verdict: that of the query, adjusted for the
+    number of all; base, other: the step of both."""
     rates = query.base_rate, query.other_rate
     cause = None
     if verdict.word in ("slower", "faster"):
@@ -316,7 +318,8 @@ def _query(
 
 
 def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
-    """Why a query differs, from the last comparison that has looked for it."""
+    """Returns why a query differs, from the last comparison that has looked for the reason; None if none
+    has."""
     for repeat in sorted(base.keys() & other.keys(), reverse=True):
         ours, theirs = base[repeat], other[repeat]
         record = next((one for one in theirs.record.query_causes if one.name == query.name), None)
@@ -331,7 +334,7 @@ def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> 
 def _times(
     base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], criterion: Criterion
 ) -> list[TimesVerdict]:
-    """The verdicts on the response times that the campaign asks for."""
+    """Returns the verdicts on the response times that the campaign asks for."""
     common = [
         (base[repeat], other[repeat], comparison)
         for repeat in sorted(base.keys() & other.keys())
@@ -348,7 +351,8 @@ def _times(
 
 
 def _time(workload: str, name: str, time: TimesVerdict, verdict: Verdict) -> StepVerdict:
-    """verdict: that on the response time, adjusted for the number of all."""
+    """Returns the verdict on a response time as a verdict on a step. verdict: that on the response time,
+    adjusted for the number of all."""
     return StepVerdict(workload, name, UNIT, _inverse(time.base), _inverse(time.other), "times", verdict)
 
 
@@ -357,7 +361,8 @@ def _inverse(rate: float | None) -> float | None:
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:
-    """Step → repeat → the newest finished run's record of it, a failed one's where there is no other."""
+    """Returns step → repeat → the record of the newest finished run, or of a failed run if no run
+    finished."""
     found: _Steps = {}
     for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
         for record in run.steps:
@@ -448,8 +453,8 @@ def _paired(
 
 
 def _drawn(measured: MeasuredStep) -> bool:
-    """Whether what was searched was drawn by chance, once in each run: then slices of one run say how fast
-    that index is and nothing of the next one's."""
+    """Returns whether the searched index was drawn by chance, once in each run: then slices of one run say
+    how fast that index is and nothing about the index of the next run."""
     return recall_of(measured.run, measured.record.name) is not None
 
 
@@ -471,13 +476,13 @@ def _unpaired(
 
 
 def _within(base: MeasuredStep, other: MeasuredStep) -> Estimate | None:
-    """What the seconds of two runs say; None for steps that have too few."""
+    """Estimates the ratio of two runs from their seconds; None for steps that have too few."""
     series = _seconds(base), _seconds(other)
     return estimate_series(*series) if min(map(len, series)) > 1 else None
 
 
 def _together(base: Run, other: Run) -> ComparisonRecord | None:
-    """The comparison in which both runs were measured in turn; None if they were not."""
+    """Returns the comparison in which both runs were measured in turn; None if they were not."""
     ours, theirs = base.record.comparison, other.record.comparison
     return ours if ours is not None and theirs is not None and ours.id == theirs.id else None
 
@@ -518,7 +523,8 @@ def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
 
 
 def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
-    """The same, and how long measuring has to last where it ended before there were enough batches."""
+    """Returns the verdict, and, where measuring ended before there were enough batches, how long it has to
+    last."""
     measured = [*base.values(), *other.values()]
     comparison = measured[0].run.record.comparison
     batches = min(len(m.record.blocks) for m in measured)
@@ -547,12 +553,13 @@ def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: 
 
 
 def _went_on(measured: MeasuredStep) -> bool:
-    """Whether a run that failed did so in a step that it names, so that the others are whole."""
+    """Returns whether a run that failed did so in a step that it names, so that its remaining steps are
+    whole."""
     return any(step.error is not None for step in measured.run.steps)
 
 
 def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:
-    """Over the finished runs, over failed ones only where there is no other: as a report has it."""
+    """Returns the rate over the finished runs, over failed runs only if none finished: as a report has it."""
     done = [m for m in measured.values() if m.run.done] or list(measured.values())
     rate = over_repeats([m.record.rate for m in done if m.record.rate is not None])
     return None if rate is None else rate.value
@@ -563,7 +570,8 @@ def _first(measured: Mapping[int, MeasuredStep]) -> MeasuredStep:
 
 
 def _doubts(base: Sequence[Run], other: Sequence[Run]) -> list[Difference]:
-    """Of runs of the same workload: those of different ones are never compared."""
+    """Returns the doubtful differences between runs of the same workload: runs of different workloads are
+    never compared."""
     found: dict[tuple[str, str, str], Difference] = {}
     for workload in dict.fromkeys(run.workload for run in base):
         ours, theirs = ([run for run in runs if run.workload == workload] for runs in (base, other))

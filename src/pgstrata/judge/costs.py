@@ -20,7 +20,7 @@ CostPairs = tuple[list[float], list[float]]
 
 
 def step_cost(step: StepRecord) -> PerOperation:
-    """By `stats.metrics.per_operation`, of the headline's operations."""
+    """Returns the costs of a step per operation of its headline, by `stats.metrics.per_operation`."""
     metrics = step.metrics
     return per_operation(
         rate=step.pace or 0.0,
@@ -39,8 +39,8 @@ def step_cost(step: StepRecord) -> PerOperation:
 
 
 def connection_cpu(step: StepRecord) -> float | None:
-    """µs of CPU that the connections of the headline's role need per operation, which other load hardly
-    changes; None where it is not known."""
+    """Returns the µs of CPU that the connections of the headline's role need per operation, which other load
+    hardly changes; None if not known."""
     role = step.roles.get(step.role)
     if role is None or role.cpu_seconds is None or not step.pace or step.seconds <= 0:
         return None
@@ -52,7 +52,7 @@ def cost_pairs(
     other: Sequence[MeasuredStep],
     cost: Callable[[MeasuredStep], float | None],
 ) -> CostPairs:
-    """A figure of both variants in the repeats in which both have it, by machine and repeat."""
+    """Returns a figure of both variants in the repeats in which both have it, by machine and repeat."""
 
     def by_repeat(side: Sequence[MeasuredStep]) -> dict[tuple[str, int], float]:
         known = ((m, cost(m)) for m in side)
@@ -64,9 +64,9 @@ def cost_pairs(
 
 
 def cost_words(pairs: Mapping[Key, CostPairs], criterion: Criterion = USUAL) -> dict[Key, Word]:
-    """`slower` where a cost is proven to be higher than the base's, `faster` where it is lower, else what a
-    verdict says (`stats.verdict`); adjusted for the number of all of them. Without repeats nothing is proven.
-    """
+    """Judges costs: `slower` where a cost is proven to be higher than the base's, `faster` where it is lower,
+    else the word of the verdict (`stats.verdict`); adjusted for the number of all of them. Without repeats
+    nothing is proven."""
     # The base's cost ÷ the other's: below 1 where the other costs more, as a rate that fell.
     verdicts = {key: compare(other, base, criterion=criterion) for key, (base, other) in pairs.items()}
     return {key: verdict.word for key, verdict in adjust_verdicts(verdicts).items()}

@@ -70,7 +70,7 @@ class Difference:
 
 
 def differences(base: Run, other: Run) -> list[Difference]:
-    """Everything that differs between two runs, what makes a comparison doubtful first.
+    """Returns everything that differs between two runs, differences that make a comparison doubtful first.
 
     Settings are compared as SHOW ALL gave them, without those that only say where a cluster lives.
     """
@@ -95,13 +95,15 @@ def _doubtful(base: Run, other: Run) -> list[Difference]:
 
 
 def other_work(base: Run, other: Run) -> bool:
-    """Whether two runs of one workload did other work: an option says so that decides what is done."""
+    """Returns whether two runs of one workload did other work: whether they differ in an option that decides
+    what is done."""
     options = _pairs("option", base.record.options, other.record.options, doubtful=True)
     return any(difference.wrong for difference in options)
 
 
 def doubts(runs: Iterable[Run]) -> list[Difference]:
-    """The doubtful differences between the first of several runs and each other one, each named once."""
+    """Returns the doubtful differences between the first of several runs and each later run, each named
+    once."""
     runs = list(runs)
     found: dict[tuple[str, str, str], Difference] = {}
     for other in runs[1:]:
@@ -134,7 +136,7 @@ def _programs(run: Run) -> dict[str, Any]:
 
 
 def _engines(base: Run, other: Run) -> list[Difference]:
-    """Steps that both measured, with different engines of the driver.
+    """Returns the steps that both runs measured with different engines of the driver.
 
     A load may be one side's alone: the other got a copy of its data.
     """
@@ -171,8 +173,8 @@ def _settings(base: Run, other: Run) -> list[Difference]:
 
 
 def _steps(base: Run, other: Run) -> list[Difference]:
-    """Measured steps of one name whose transactions are not the same, though the options are: a script was
-    edited. How a version is loaded is its own (`COPY … WITH (FREEZE)`)."""
+    """Returns measured steps of the same name whose transactions are not the same, though the options are: a
+    script was edited. How a version is loaded is its own (`COPY … WITH (FREEZE)`)."""
     before, after = base.scripts, other.scripts
     measured = {step.name for run in (base, other) for step in run.steps if step.measured}
     return [

@@ -78,7 +78,8 @@ class Explanation:
 def explain(
     base: Sequence[StepRecord], other: Sequence[StepRecord], ratio: float | None = None
 ) -> Explanation | None:
-    """What moved with the rate between the repeats of a step under the base and under another variant.
+    """Explains what moved with the rate between the repeats of a step under the base and under another
+    variant.
 
     Figures are medians over the repeats; the time of an operation is that of the base's rate over the
     repeats, and for the other that ÷ ratio. ratio: that of the verdict (`judge.compare`), else the one of
@@ -112,7 +113,8 @@ def explain(
 
 
 def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
-    """Everything per operation of the headline, medians over the repeats; what nobody measured is missing."""
+    """Returns everything per operation of the headline, medians over the repeats; figures that were not
+    measured are missing."""
     collected: dict[str, list[float]] = {}
     for record in records:
         for name, value in _of_one(record).items():
@@ -154,7 +156,8 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
 
 
 def _times(base: Mapping[str, float], other: Mapping[str, float], change: float) -> list[Factor]:
-    """Parts of an operation's time that make up at least a fifth of its change, the largest first."""
+    """Returns the parts of an operation's time that make up at least a fifth of its change, the largest
+    first."""
     factors = []
     base, other = _one_spelling(base, other)
     for name in {**base, **other}:
@@ -174,7 +177,8 @@ def _times(base: Mapping[str, float], other: Mapping[str, float], change: float)
 def _one_spelling(
     base: Mapping[str, float], other: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """17 spells many wait events differently (WALSync, WalSync): the base's spelling for both."""
+    """Returns both with the base's spelling of wait events: 17 spells many of them differently (WALSync,
+    WalSync)."""
     known = {name.casefold(): name for name in base}
     return dict(base), {known.get(name.casefold(), name): value for name, value in other.items()}
 
@@ -182,7 +186,8 @@ def _one_spelling(
 def _counts(
     base: Mapping[str, float], other: Mapping[str, float], log_ratio: float, *, paced: bool
 ) -> list[Factor]:
-    """Counts per operation that rose as the rate fell (or fell as it rose), by at least half as much.
+    """Returns the counts per operation that rose as the rate fell (or fell as it rose), by at least half as
+    much.
 
     paced: other roles of the step work at a fixed rate, so what is steady per second is their doing.
     """
@@ -203,7 +208,7 @@ def _counts(
 
 
 def _moved(factors: Sequence[Factor]) -> str:
-    """Names the factors, plans last; empty where there are none."""
+    """Returns the names of the factors, plans last; empty if there are none."""
     moved = [_words(factor) for factor in factors if factor.kind != "plan"]
     if plans := [factor.name for factor in factors if factor.kind == "plan"]:
         one = len(plans) == 1
@@ -244,7 +249,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three significant digits, without an exponent."""
+    """Returns a number with three significant digits, without an exponent."""
     if value == 0:
         return "0"
     # taken after rounding: 9.996 is 10.0

@@ -11,7 +11,8 @@ from pgstrata.store.record import LatencyRecord, StepRecord
 
 
 def added_up(histogram: Histogram, parts: Iterable[tuple[int, LatencyRecord]]) -> LatencyRecord:
-    """Of all responses together. parts: the number of responses of each part, and their times.
+    """Returns the response times of all parts together. parts: the number of responses of each part, and
+    their times.
 
     Percentiles are those of the merged histogram, exact to its three digits; mean, deviation and the longest
     are made from the parts' own, which are exact.
@@ -26,7 +27,7 @@ def added_up(histogram: Histogram, parts: Iterable[tuple[int, LatencyRecord]]) -
 
 
 def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> LatencyRecord | None:
-    """The response times of a role over the repeats of a step; None where none of them has the role.
+    """Returns the response times of a role over the repeats of a step; None if no repeat has the role.
 
     Raises StoreError where a stored histogram is damaged.
     """

@@ -44,7 +44,7 @@ class Across:
     between: float | None
 
     def said(self, verdict: Verdict) -> str:
-        """The verdict in words: `slower on 4 of 5 machines, 3.1 % (2.2 … 4.0)`."""
+        """Returns the verdict in words: `slower on 4 of 5 machines, 3.1 % (2.2 … 4.0)`."""
         words = Counter(machine.word for machine in self.machines)
         number = len(self.machines)
         if verdict.word in ("slower", "faster"):
@@ -59,13 +59,13 @@ class Across:
         return f"{verdict.word} across {number} machines (by itself: {alone})"
 
     def differ(self) -> str:
-        """How much machines differ, in words."""
+        """Returns in words how much machines differ."""
         if self.between is None:
             return "how much machines differ is not known from so few pairs"
         return f"machines differ by {self.between:.1%}".replace("%", " %")
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the verdicts of the machines in the form JSON can hold."""
         return {
             "between": self.between,
             "machines": [
@@ -91,7 +91,7 @@ class OnMachine:
 
 
 def across(found: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdict, Across]:
-    """The verdict on two machines or more, by name. Raises what `combine` raises."""
+    """Judges two machines or more, by name. Raises the errors of `combine`."""
     alone = [_alone(name, one, criterion) for name, one in found.items()]
     combined = combine([_as_fixed(one, criterion.confidence) for one in found.values()])
     e = combined.estimate
@@ -108,8 +108,8 @@ def _alone(name: str, found: OnMachine, criterion: Criterion) -> MachineVerdict:
 
 
 def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
-    """With the one error that gives the interval which holds what a start is by chance and, where it was
-    watched, allows for stopping early."""
+    """Returns the estimate with a single standard error that gives the same interval; it includes the chance
+    of each start and, where the measurement was watched, allows for stopping early."""
     e = found.estimate
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return e
@@ -124,9 +124,9 @@ def _interval(found: OnMachine, confidence: float) -> tuple[float, float]:
 
 
 def shown_machine(runs: Sequence[Run], base: str) -> str | None:
-    """The machine whose rates stand for a workload: of those with the most variants the one with the most
-    runs of the base. None where it lacks a variant that was measured elsewhere: then the runs were not
-    meant to stand for themselves on each machine."""
+    """Returns the machine whose rates stand for a workload: among those with the most variants, the machine
+    with the most runs of the base. None if it lacks a variant that was measured elsewhere: then the runs were
+    not meant to stand for themselves on each machine."""
     variants: dict[str, set[str]] = {}
     for run in runs:
         variants.setdefault(run.machine, set()).add(run.variant)
@@ -138,7 +138,7 @@ def shown_machine(runs: Sequence[Run], base: str) -> str | None:
 
 
 def most_measured(machines: Sequence[str]) -> str:
-    """The one with the most runs, of those the first by name."""
+    """Returns the machine with the most runs, the first by name if several have as many."""
     counts = Counter(machines)
     return min(counts, key=lambda name: (-counts[name], name))
 

@@ -32,7 +32,7 @@ def check_thresholds(thresholds: tuple[float, float]) -> None:
 
 
 def column_marks(values: Sequence[float | None], sla_met: Sequence[bool | None] = ()) -> list[Mark]:
-    """The marks of one column of absolute rates, where more is better.
+    """Returns the marks of a column of absolute rates, where more is better.
 
     The best quarter of the range between the column's smallest and largest value is good, the worst
     quarter bad; nothing is bad where the smallest value is at least 80 % of the largest, and nothing is
@@ -62,7 +62,7 @@ def column_marks(values: Sequence[float | None], sla_met: Sequence[bool | None] 
 def relative_mark(
     ratio: float | None, thresholds: tuple[float, float] = THRESHOLDS, *, comparable: bool = True
 ) -> Mark:
-    """The mark of a relative rate: at most the first threshold bad, at least the second good.
+    """Returns the mark of a relative rate: at most the first threshold bad, at least the second good.
 
     comparable: False where this rate's or the base's SLA was missed.
     """
@@ -75,11 +75,11 @@ def relative_mark(
 
 
 def verdict_mark(word: Word | None) -> Mark:
-    """The mark of a verdict: a colour only for what is proven. None: there is no verdict."""
+    """Returns the mark of a verdict: a colour only for proven differences. None: there is no verdict."""
     marks: dict[Word | None, Mark] = {"slower": "bad", "faster": "good", "same": "same"}
     return marks.get(word, "even")
 
 
 def background_mark(met: bool | None) -> Mark:
-    """The mark of a background write rate: bad below 95 % of its target."""
+    """Returns the mark of a background write rate: bad below 95 % of its target."""
     return "missing" if met is None else "" if met else "bad"

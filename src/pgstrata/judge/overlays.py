@@ -29,14 +29,14 @@ class TuningStudy:
     overlays: tuple[Overlay, ...]
 
     def next_stacks(self) -> list[tuple[str, ...]]:
-        """Config stacks to run next: each base alone, with each winner, and with all of them."""
+        """Returns the config stacks to run next: each base alone, with each winner, and with all of them."""
         return [
             stack for base in self.bases for stack in next_configs((base,), self.overlays, self.table.next)
         ]
 
 
 def tuning_study(runs: Sequence[Run], step: str | None = None) -> TuningStudy | None:
-    """The study in these runs of one campaign; None where no base has two overlays.
+    """Returns the study in these runs of one campaign; None if no base has two overlays.
 
     step: judged in every workload; by default l.i1, or the first measured step of a workload without it.
     """

@@ -76,7 +76,7 @@ def verdict_of(pairs: Pairs, criterion: Criterion, *, watched: bool, span: float
 
 
 def together(parts: Sequence[Pairs]) -> Pairs:
-    """The pairs of several repeats one after the other; blocks only where all of them have some."""
+    """Returns the pairs of several repeats one after the other; blocks only where all of them have some."""
     base = [rate for one in parts for rate in one.base]
     other = [rate for one in parts for rate in one.other]
     blocks = tuple(count for one in parts for count in one.blocks)

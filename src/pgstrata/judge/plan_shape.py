@@ -14,7 +14,8 @@ _SHAPING = ("Join Type", "Strategy", "Partial Mode", "Parent Relationship", "Sca
 
 
 def shape(plan: Any) -> str:
-    """The nodes of a plan with what they read, as one line: `Limit(Index Scan pi1_pdc on pi1)`.
+    """Returns the nodes of a plan with the tables or indexes they read, as a single line: `Limit(Index Scan
+    pi1_pdc on pi1)`.
 
     plan: what EXPLAIN (FORMAT JSON) gives, whole or its root node. Costs, row counts, buffers and
     conditions are left out: they change with statistics while the executor does the same.
@@ -52,7 +53,7 @@ def _tells(node: Plan, key: str) -> bool:
 
 
 def plan_changes(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> tuple[str, ...]:
-    """A sentence for each statement whose plan has another shape."""
+    """Returns a sentence for each statement whose plan has another shape."""
     changed = changed_plans(base, other)
     return tuple(
         f"the plan of {name} changed: {before} → {after}" for name, (before, after) in changed.items()
@@ -60,7 +61,7 @@ def plan_changes(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> tuple
 
 
 def changed_plans(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> dict[str, tuple[str, str]]:
-    """Statements whose plan has another shape: name → (shape in base, shape in other).
+    """Returns the statements whose plan has another shape: name → (shape in base, shape in other).
 
     Both as `plans` of a step record. Statements that only one side has are left out.
     """

@@ -13,7 +13,7 @@ _KEYS = ("Sort Key", "Group Key")
 
 
 def outline(plan: Any, *, conditions: bool = False) -> list[str]:
-    """The nodes of a plan, one a line, children indented, with the rows that came out of each.
+    """Returns the nodes of a plan, one a line, children indented, with the rows that came out of each.
 
     plan: what EXPLAIN (FORMAT JSON) gives, whole or its root. Rows are actual ones where it was
     executed, else the estimate with `~`. conditions: below each node its conditions and keys.
@@ -72,7 +72,7 @@ def _rows(node: Mapping[str, Any]) -> str:
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], titles: tuple[str, str], most: int = 76) -> str:
-    """Two plans in columns, equal nodes on one line; lines that differ have a mark between them.
+    """Returns two plans in columns, equal nodes on the same line; lines that differ have a mark between them.
 
     most: characters of the left column; what is longer is cut. Rows do not count as a difference.
     """
@@ -99,6 +99,6 @@ def _cut(line: str, most: int) -> str:
 
 
 def _node(line: str) -> str:
-    """A line without its rows, which are two spaces away from the node."""
+    """Returns a line without its rows, which are two spaces away from the node."""
     indent = len(line) - len(line.lstrip(" "))
     return line[:indent] + line.strip().split("  ")[0]

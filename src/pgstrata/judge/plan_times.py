@@ -66,7 +66,7 @@ def is_executed(plan: Any) -> bool:
 
 
 def _processes(plan: Any) -> float:
-    """How many processes work below a Gather, the leader included."""
+    """Returns how many processes work below a Gather, the leader included."""
     launched = [node.plan.get("Workers Launched") for node in nodes_of(plan)]
     return 1.0 + max((float(n) for n in launched if isinstance(n, int)), default=0.0)
 
@@ -133,7 +133,7 @@ def _change(pair: tuple[NodeTime | None, NodeTime | None]) -> float:
 
 
 def _pages(pair: tuple[NodeTime | None, NodeTime | None]) -> bool:
-    """Whether the pages of a node moved by a fifth, and not only a few."""
+    """Returns whether the pages of a node moved by a fifth, and not only a few."""
     ours, theirs = (0 if node is None else node.buffers + node.temporary for node in pair)
     return abs(theirs - ours) > max(100, 0.2 * max(ours, theirs))
 
@@ -216,10 +216,10 @@ def columns_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _ended_early(plan: Any) -> set[tuple[int, ...]]:
-    """Paths of the nodes whose row counts an early end spoils: below a Limit, on the inner side of a nested
-    loop that stops at the first match, beside an empty hash table, and both inputs of a merge join, which
-    stops at the end of either and reads some rows twice. Below a node that reads its input to the end (sort,
-    hash) counts are right."""
+    """Returns the paths of the nodes whose row counts an early end spoils: below a Limit, on the inner side
+    of a nested loop that stops at the first match, beside an empty hash table, and both inputs of a merge
+    join, which stops at the end of either and reads some rows twice. Below a node that reads its input to the
+    end (sort, hash) counts are right."""
     found: set[tuple[int, ...]] = set()
     whole: set[tuple[int, ...]] = set()
     for node in nodes_of(plan):

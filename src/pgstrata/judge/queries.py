@@ -35,7 +35,8 @@ class Timing:
 
 
 def timings(rows: Iterable[Mapping[str, Any]]) -> dict[str, Timing]:
-    """By query, from rows of the view `queries` of one variant; repeats and streams are taken together."""
+    """Returns the timings by query, from rows of the view `queries` of one variant; repeats and streams are
+    taken together."""
     grouped: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         grouped[str(row["query"])].append(row)
@@ -58,7 +59,7 @@ def _timing(rows: Sequence[Mapping[str, Any]]) -> Timing:
 
 
 def against_base(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -> dict[str, dict[str, Timing]]:
-    """The same with answers held against those of the base, by digest.
+    """Returns the timings with each answer compared to that of the base, by digest.
 
     The base's own are `same` where all its executions gave one answer, else `different`. Where the base
     has no answer, nothing is known of others.
@@ -97,18 +98,20 @@ def _verdict(own: Timing, right: Timing | None) -> str | None:
 
 
 def common(by_variant: Mapping[str, Mapping[str, Timing]]) -> list[str]:
-    """The queries that every variant ran, sorted; one over its limit was run, one rejected was not."""
+    """Returns the queries that every variant ran, sorted; a query over its limit was run, a rejected query
+    was not."""
     sets = [{q for q, t in own.items() if t.seconds is not None} for own in by_variant.values()]
     return sorted(set.intersection(*sets)) if sets else []
 
 
 def total(own: Mapping[str, Timing], queries: Sequence[str]) -> float:
-    """Seconds of these queries together; each has to have been run."""
+    """Returns the seconds of these queries together; each has to have been run."""
     return math.fsum(own[q].seconds or 0.0 for q in queries)
 
 
 def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float | None:
-    """Seconds: exp of the mean logarithm, every query weighing the same; None without queries.
+    """Returns the geometric mean of the seconds: exp of the mean logarithm, every query weighing the same;
+    None without queries.
 
     A duration of 0 counts as a microsecond, the clock's resolution.
     """
@@ -118,7 +121,8 @@ def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float |
 
 
 def faster(base: Timing | None, own: Timing | None) -> float | None:
-    """The base's seconds divided by the variant's; None where one did not run or both met the limit."""
+    """Returns the base's seconds divided by the variant's; None if either did not run or both met the
+    limit."""
     if base is None or own is None or base.seconds is None or not own.seconds:
         return None
     if base.timed_out and own.timed_out:
@@ -143,7 +147,8 @@ class QueryShift:
 def shift(
     base: Mapping[str, Timing], other: Mapping[str, Timing], thresholds: tuple[float, float]
 ) -> QueryShift | None:
-    """thresholds: relative rates (base seconds ÷ seconds) that count as slower and as faster."""
+    """Returns the shares of queries that became slower or faster; None without queries in common. thresholds:
+    relative rates (base seconds ÷ seconds) that count as slower and as faster."""
     both = common({"base": base, "other": other})
     if not both:
         return None

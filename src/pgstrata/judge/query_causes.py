@@ -77,7 +77,7 @@ class Times:
         return f"{numbers.ratio(self.low)} … {numbers.ratio(self.high)}"
 
     def record(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Returns the times in the form JSON can hold."""
         return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
 
 
@@ -160,7 +160,7 @@ class Remedy:
         )
 
     def record(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Returns the remedy in the form JSON can hold."""
         return {
             "kind": self.kind,
             "sql": list(self.sql),
@@ -214,7 +214,7 @@ class QueryCause:
         return f"nothing proven ({numbers.counted(len(self.remedies), 'remedy', 'remedies')} tried)"
 
     def record(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Returns the cause in the form JSON can hold."""
         return {
             "word": self.word,
             "sentence": self.sentence,
@@ -365,7 +365,8 @@ def _effect(turns: TrialTurns, load_limit: float, criterion: Criterion) -> Effec
 
 
 def _ranked(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """The remedy to be taken first: the simplest of those proven ones that save about the most time."""
+    """Returns the remedies with the recommended one first: the simplest of those proven remedies that save
+    about the most time."""
     proven = [one for one in remedies if one.is_proven and one.times is not None]
     if not proven:
         return tuple(remedies)

@@ -26,7 +26,7 @@ class Recall:
 
 
 def recall_of(run: Run, step: str) -> Recall | None:
-    """Of a step that searched approximately; None of every other."""
+    """Returns the recall of a step that searched approximately; None for every other step."""
     facts = run.record.facts.get(FACT)
     found = facts.get(step) if isinstance(facts, dict) else None
     if not isinstance(found, dict):
@@ -40,7 +40,7 @@ def recall_of(run: Run, step: str) -> Recall | None:
 
 
 def unequal(measured: Iterable[MeasuredStep]) -> str:
-    """Why rates of these are no comparison; empty where they are one."""
+    """Returns why the rates of these steps cannot be compared; empty if they can."""
     found = {m.run.variant: r for m in measured if (r := recall_of(m.run, m.record.name)) is not None}
     if not found:
         return ""

@@ -57,7 +57,7 @@ class Phases:
     execution: PhaseTimes
 
     def record(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Returns the phases in the form JSON can hold."""
         return {"planning": asdict(self.planning), "execution": asdict(self.execution)}
 
 
@@ -120,7 +120,7 @@ def _starts(parts: Sequence[tuple[QuerySide, QuerySide]]) -> int:
 def _ended(
     verdict: Verdict, base: QueryTurns, other: QueryTurns, limit_seconds: float, labels: tuple[str, str]
 ) -> Verdict:
-    """The verdict on a query that a side executes no more."""
+    """Returns the verdict on a query that a side no longer executes."""
     limit = f"{limit_seconds:g} s"
     if "rejected" in (base.end, other.end):
         label, side = (labels[0], base) if base.end == "rejected" else (labels[1], other)
@@ -203,7 +203,8 @@ _Apart = tuple[float, float]
 
 
 def _apart(turns: QueryTurns) -> dict[int, _Apart]:
-    """By the number of the pair. A clock with few digits may leave nothing of a phase."""
+    """Returns the seconds of planning and execution by the number of the pair; at least 1 ns each, since a
+    clock with few digits may leave nothing of a phase."""
     return {
         part.pair: (max(planning, 1e-9), max(1 / part.rate - planning, 1e-9))
         for part, planning in zip(turns.slices, turns.planning, strict=False)
@@ -221,7 +222,7 @@ def _end(turns: Iterable[QueryTurns]) -> str:
 
 
 def in_order(name: str) -> list[tuple[int, str]]:
-    """For sorting names of queries: numbers within are numbers, `q2` comes before `q10`."""
+    """Returns the key to sort names of queries by: numbers within are numbers, `q2` comes before `q10`."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 

@@ -23,14 +23,14 @@ class Sla:
 
 
 def met(background_rate: float | None, target_rate: float | None) -> bool | None:
-    """True when at least 95 % of the target was reached; None where there is no target."""
+    """Returns True when at least 95 % of the target was reached; None where there is no target."""
     if target_rate is None:
         return None
     return (background_rate or 0.0) >= SHARE * target_rate
 
 
 def sla(roles: Mapping[str, RoleRecord]) -> Sla:
-    """The SLA of a step from its roles.
+    """Returns the SLA of a step from its roles.
 
     The role that is furthest behind its own target decides.
     """

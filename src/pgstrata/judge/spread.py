@@ -23,7 +23,8 @@ MOST_READ = 200
 
 
 def repeats_of(results: Results, workloads: Collection[str]) -> list[Run]:
-    """The runs of these workloads that may tell the spread: those of variants measured more than once."""
+    """Returns the runs of these workloads that may tell the spread: those of variants measured more than
+    once."""
     if not results.root.is_dir():
         return []
     alone = [
@@ -37,7 +38,7 @@ def repeats_of(results: Results, workloads: Collection[str]) -> list[Run]:
 
 
 def spread_of(step: str, sides: Sequence[Run], known: Iterable[Run]) -> RunSpread | None:
-    """The spread of the rate of a step from run to run.
+    """Returns the spread of the rate of a step from run to run.
 
     sides: the runs that are judged; known: all others that may say something. None where the sides are of
     different hosts, or nothing was measured twice.
@@ -62,7 +63,7 @@ def _alike(run: Run, sides: Sequence[Run]) -> bool:
 
 
 def _thing(run: Run) -> tuple[object, ...]:
-    """What makes two variants the same, whatever they are called."""
+    """Returns everything that makes two variants the same, whatever their names."""
     server, config = run.record.server, run.record.config
     return (
         server.version,

@@ -28,13 +28,13 @@ def parse_folded(text: str) -> Counter[str]:
 
 
 def in_samples(stacks: Stacks, samples: int) -> Counter[str]:
-    """The stacks with weights that add up to about this number, each at least 1, for drawing."""
+    """Returns the stacks with weights that add up to about this number, each at least 1, for drawing."""
     total = sum(stacks.values())
     return Counter({s: max(1, round(w * samples / total)) for s, w in stacks.items()}) if total else Counter()
 
 
 def add_up(many: Iterable[Stacks]) -> Counter[str]:
-    """All of them as one profile."""
+    """Returns all stacks added up to a single profile."""
     whole: Counter[str] = Counter()
     for stacks in many:
         whole.update(stacks)
@@ -42,12 +42,13 @@ def add_up(many: Iterable[Stacks]) -> Counter[str]:
 
 
 def folded_text(stacks: Stacks) -> str:
-    """As lines, sorted, as drawing expects."""
+    """Returns the stacks as sorted lines, as drawing expects."""
     return "".join(f"{stack} {weight}\n" for stack, weight in sorted(stacks.items()))
 
 
 def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
-    """Own and total share of every function, 0 … 1. A function that calls itself counts once in total."""
+    """Returns own and total share of every function, 0 … 1. A function that calls itself counts once in
+    total."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     whole = sum(stacks.values())
@@ -79,7 +80,8 @@ class ShareChange:
 
 
 def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: int = 15) -> list[ShareChange]:
-    """Functions whose own share changed by more than CERTAIN standard errors, the largest change first.
+    """Returns the functions whose own share changed by more than CERTAIN standard errors, the largest change
+    first.
 
     The standard error is that of the difference of two proportions, p (1 − p) ÷ n each, with samples
     taken as independent. p is taken as if one more sample had been there: a function that was never seen has

@@ -44,7 +44,7 @@ class Executions(NamedTuple):
     seconds: float
 
     def plus(self, other: Executions) -> Executions:
-        """Both together."""
+        """Returns the sum of both."""
         return Executions(self.calls + other.calls, self.errors + other.errors, self.seconds + other.seconds)
 
     @property
@@ -117,7 +117,8 @@ class JudgedStatements:
 
 
 def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
-    """From the runs of one variant. A step that was not taken in turn is one round of its repeat.
+    """Returns the rounds from the runs of one variant. A step that was not taken in turn is one round of its
+    repeat.
 
     Raises StoreError where a table is damaged.
     """
@@ -134,7 +135,7 @@ def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
 
 
 def totals(rounds: Rounds) -> dict[Statement, Executions]:
-    """What each statement came to in all rounds."""
+    """Returns the executions of each statement in all rounds together."""
     found: dict[Statement, Executions] = {}
     for statements in rounds.values():
         for one, asked in statements.items():
@@ -162,7 +163,7 @@ def judge_statements(
     left_out: Mapping[str, Collection[RoundKey]] = NONE_LEFT_OUT,
     disturbances: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[StatementVerdict]]:
-    """By variant the statements of either side, those with the largest share of the time first.
+    """Judges, by variant, the statements of either side, those with the largest share of the time first.
 
     watched: measuring stopped when enough was known. left_out: by variant rounds that make no pair;
     disturbances: by variant what keeps all its statements from a verdict.
@@ -204,7 +205,8 @@ def judge_statements(
 def judge_measured(
     base: Sequence[MeasuredStep], others: Mapping[str, Sequence[MeasuredStep]]
 ) -> dict[str, JudgedStatements]:
-    """The same from runs, with the margin of their comparison. Raises StoreError where a table is damaged."""
+    """Judges the statements of runs as `judge_statements` does, with the margin of their comparison. Raises
+    StoreError where a table is damaged."""
     runs = [one.run for one in base]
     rounds = {variant: rounds_of(measured) for variant, measured in others.items()}
     disturbed = {variant: _disturbed(base, measured) for variant, measured in others.items()}
@@ -247,8 +249,8 @@ def enough_known(
 def _agreed(
     statements: Sequence[StatementVerdict], base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]
 ) -> list[StatementVerdict]:
-    """Statements that are slower or faster only where they are so alone, too; as they are where none were
-    executed alone, as in repeats."""
+    """Returns the statements with a verdict of slower or faster only if they have it when executed alone,
+    too; unchanged if none were executed alone, as in repeats."""
     there = {_in_turn(one): one for one in other}
     sides = [(one, second) for one in base if (second := there.get(_in_turn(one))) is not None]
     records = [
@@ -271,7 +273,8 @@ def _agreed(
 
 
 def _cause(one: StatementVerdict, sides: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> QueryCause | None:
-    """Why a statement is slower, from the last comparison that has looked for it."""
+    """Returns why a statement is slower, from the last comparison that has looked for the reason; None if
+    none has."""
     if one.alone is None or one.alone.verdict is None:
         return None
     for ours, theirs in reversed(sides):
@@ -333,7 +336,8 @@ def _both(base: Rounds, other: Rounds, statement: Statement) -> Iterator[tuple[E
 
 
 def _aside(verdict: Verdict, base: Executions, other: Executions) -> Verdict:
-    """A statement that fails on one side only did other work there: its time says nothing."""
+    """Sets aside the verdict on a statement that one side never executed or that fails more often on one
+    side: it did other work there, and its time says nothing."""
     if not base.calls or not other.calls:
         return set_aside(verdict, "only one side was asked it")
     if abs(other.errors / other.calls - base.errors / base.calls) >= FAILURES_APART:

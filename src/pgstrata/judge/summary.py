@@ -92,7 +92,7 @@ def summarise(
     base: str | None = None,
     thresholds: tuple[float, float] = THRESHOLDS,
 ) -> list[Summary]:
-    """The tables of every workload among the finished runs, in the order they were first measured.
+    """Returns the tables of every workload among the finished runs, in the order they were first measured.
 
     variants: rows and their order, default as first measured; base: default the first of them. Runs of
     one variant and workload are its repeats, wherever they were made. Only steps marked `measured`
@@ -113,7 +113,7 @@ def summarise(
 
 
 def step_columns(records: Iterable[StepRecord]) -> tuple[SummaryColumn, ...]:
-    """The measured steps of several runs, each once, in the workload's order."""
+    """Returns the measured steps of several runs, each once, in the workload's order."""
     first: dict[str, StepRecord] = {}
     order: dict[str, int] = {}
     for record in records:
@@ -207,7 +207,8 @@ def _relative_cell(
     base: Mapping[str, Sequence[StepRecord]],
     thresholds: tuple[float, float],
 ) -> SummaryCell:
-    """By machine the records of both sides: each divides its own rates, and the mean of the ratios counts."""
+    """Returns the cell of a relative rate. The records of both sides are by machine: each machine divides its
+    own rates, and the mean of the ratios counts."""
     common = records.keys() & base.keys()
     # One side measured here and the other there: as --across-hosts has it, not as a rule.
     pairs = (
@@ -243,7 +244,7 @@ def _background_cell(records: Sequence[StepRecord]) -> SummaryCell:
 
 
 def sla_of(records: Sequence[StepRecord]) -> bool | None:
-    """The SLA over the repeats: False if any missed it, None where there is no target."""
+    """Returns the SLA over the repeats: False if any missed it, None where there is no target."""
     known = [record.sla_met for record in records if record.sla_met is not None]
     return all(known) if known else None
 

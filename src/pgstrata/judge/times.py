@@ -124,7 +124,7 @@ class _Blocks:
 
 
 def _blocks(base: TimesSide, other: TimesSide) -> _Blocks | None:
-    """The blocks that both sides have; None where parts and turns do not belong together."""
+    """Returns the blocks that both sides have; None if parts and turns do not belong together."""
     count = min(len(base.parts), len(other.parts))
     disturbed = disturbed_pairs(base.turns, other.turns)
     pairs = sorted({part.pair for part in base.turns.slices})

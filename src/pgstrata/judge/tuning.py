@@ -136,7 +136,7 @@ class StudyTable:
 
 
 def classify(relative: float) -> tuple[Class, bool]:
-    """The class of a relative rate, and whether it lies between two published bands.
+    """Returns the class of a relative rate, and whether it lies between two published bands.
 
     The small band includes both its ends. Raises ValueError unless the rate is positive and finite.
     """
@@ -154,7 +154,7 @@ def classify(relative: float) -> tuple[Class, bool]:
 def differences(
     base: Mapping[str, str], other: Mapping[str, str]
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Settings whose values differ: name → (in base, in other), None where a side lacks it.
+    """Returns the settings whose values differ: name → (in base, in other), None where a side lacks it.
 
     Both as SHOW ALL says them, so `1800s` and `30min` are the same. LeftOut out is where a cluster lives.
     """
@@ -184,7 +184,8 @@ def warnings(
     known: Mapping[tuple[str, str], str],
     base: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """`name = value: consequence` for each known setting; with a base, only where it differs from it."""
+    """Returns `name = value: consequence` for each known setting; with a base, only where it differs from
+    it."""
     return tuple(
         f"{name} = {value}: {consequence}"
         for (name, value), consequence in known.items()
@@ -197,7 +198,7 @@ def study(
     overlays: Sequence[Overlay],
     rates: Mapping[str, Mapping[str, RelativeRate]],
 ) -> StudyTable:
-    """The study's table.
+    """Returns the study's table.
 
     base: its settings as SHOW ALL says them. rates: set-up → overlay → relative rate of the judged
     step. An overlay that a set-up lacks has no entry there. The settings are those of one set-up: an
@@ -228,7 +229,7 @@ def study(
 def combine(
     base: Mapping[str, str], overlays: Sequence[Overlay], entries: Mapping[str, Sequence[StudyEntry]]
 ) -> Combination:
-    """The winners together.
+    """Returns the winners together.
 
     A winner has a benefit in one set-up at least — a proven one where there are intervals — and hurts in
     none. Winners are taken in by number of settings they change, fewest first, then by the geometric mean
@@ -282,7 +283,8 @@ def combine(
 def next_configs(
     base: Sequence[str], overlays: Sequence[Overlay], combination: Combination
 ) -> list[tuple[str, ...]]:
-    """Config stacks of the campaign to run next: the base, each winner alone, and all of them together.
+    """Returns the config stacks of the campaign to run next: the base, each winner alone, and all of them
+    together.
 
     base: config files of the base. Only the base if nothing won; the winners alone are left out where there
     is one, which then is the combination. In the order of the study.

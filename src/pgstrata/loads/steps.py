@@ -97,12 +97,13 @@ class Loads:
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """Each step makes what it needs; their length is that of their work."""
+        """Returns the options for these steps: each step makes what it needs, and its length is that of its
+        work."""
         chosen = [name for name in STEPS if name in steps]
         return {"steps": chosen} if chosen else {}
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         # What draws is loaded where something is drawn.
         from pgstrata.page.blocks import Section
         from pgstrata.page.judged_loads import judged_loads
@@ -203,7 +204,8 @@ def _empty(o: LoadsOptions) -> list[str]:
 
 
 def _restore(o: LoadsOptions) -> Step:
-    """As pg_restore does it with several jobs: rows in a transaction of their own, then keys and indexes."""
+    """Returns a step that restores as pg_restore does with several jobs: rows in a transaction of their own,
+    then keys and indexes."""
 
     def share(table: str, rows: int) -> list[Op]:
         return [

@@ -57,7 +57,7 @@ class CampaignOutcome:
 
 
 def data_root(campaign: Campaign) -> Path:
-    """The folder the clusters live in, made if need be.
+    """Returns the folder the clusters live in, made if need be.
 
     Raises OwnershipError where another user could prepare or change what is in it, UsageError if it cannot
     be written to.
@@ -66,7 +66,7 @@ def data_root(campaign: Campaign) -> Path:
 
 
 def cluster_root(named: str | None) -> Path:
-    """The folder that a user has named for clusters, or the usual one, made if need be. Raises as
+    """Returns the folder that a user has named for clusters, or the usual folder, made if need be. Raises as
     `data_root`."""
     root = user_path(named) if named else default_data_dir()
     if not is_folder(root.parent):
@@ -104,7 +104,7 @@ def clear_places(campaign: Campaign, root: Path) -> list[str]:
 
 
 def default_data_dir() -> Path:
-    """On a disk: /tmp is memory on many systems, /var/tmp is not."""
+    """Returns the usual folder for clusters, on a disk: /tmp is memory on many systems, /var/tmp is not."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container may run as a user that has no name
@@ -138,7 +138,7 @@ def plan_campaign(
     fresh: bool = False,
     conditions: Conditions = USUAL,
 ) -> Plan:
-    """The plan with every server at hand, fetched or built where needed."""
+    """Returns the plan with every server at hand, fetched or built where needed."""
 
     def find(spec: str, how: Build | None) -> Server:
         return acquire(spec, how, say=say, folder=campaign.folder)
@@ -250,7 +250,7 @@ def _leave_out(run: PlannedRun, session: Session, progress: Progress) -> None:
 def _interleave(
     plan: Plan, session: Session, progress: Progress, outcome: CampaignOutcome, quiet: QuietWait
 ) -> None:
-    """The missing runs, those of one workload and repeat together."""
+    """Makes the missing runs, those of one workload and repeat together."""
     results, interrupts = session.results, session.interrupts
     units = units_of(plan)
     for number, group in enumerate((unit.runs for unit in units), 1):
@@ -358,7 +358,7 @@ def opening(plan: Plan) -> str:
 
 
 def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:
-    """What makes every number of this machine doubtful."""
+    """Warns of everything that makes all numbers of this machine doubtful."""
     for check in examine(root, needed_bytes=plan.disk_bytes):
         if check.state == "bad":
             say(f"warning: {check.name}: {check.seen}. {check.fix}")

@@ -102,8 +102,8 @@ class Interrupts:
         )
 
     def _on_ignored(self, what: sys.UnraisableHookArgs) -> None:
-        """Called for exceptions that Python cannot raise: a signal may come in a finalizer or the callback of
-        a weak reference, which swallow its exception. It is sent again, a moment later."""
+        """Handles exceptions that Python cannot raise: a signal may come in a finalizer or the callback of a
+        weak reference, which swallow its exception. The signal is sent again, a moment later."""
         if not isinstance(what.exc_value, Interrupted):
             self._former_hook(what)
             return

@@ -51,11 +51,11 @@ class Turns(OwnTime, Protocol):
     """Those of one variant, while connections of all variants stay open."""
 
     def spec(self) -> WindowsSpec | FrozenSpec | GivenSlices:
-        """What the driver's spec says of them."""
+        """Returns the part of the driver's spec about the turns."""
         ...
 
     def span(self, seconds: float) -> float:
-        """Seconds that pass while so many are measured of this variant."""
+        """Returns the seconds that pass while this variant is measured for `seconds`."""
         ...
 
     @property
@@ -244,7 +244,7 @@ class StepMeasurement:
         return result
 
     def _recovered(self, part: Part) -> StepResult:
-        """The same of a step in which a server replays a log, made before the first part."""
+        """Measures a step in which a server replays a log, made before the first part."""
         cluster, timings = self._where.cluster, self._where.timings
         assert isinstance(cluster, Cluster)  # check_recovery refuses others
         if self._log is None:
@@ -258,7 +258,7 @@ class StepMeasurement:
         return result
 
     def scratch(self, name: str) -> AbstractContextManager[Path]:
-        """An empty folder for what is not kept."""
+        """Makes an empty folder for files that are not kept."""
         return self._where.builder.scratch(name)
 
     @property
@@ -306,7 +306,7 @@ class StepMeasurement:
         return Executed(done, statements, reading, cpu)
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
-        """That of the first part is kept with the run."""
+        """Returns the driver's spec of a part; that of the first part is kept with the run."""
         where = self._where
         spec = driver_spec(
             part.step,
@@ -420,8 +420,8 @@ class StepMeasurement:
 
 
 def cut_short(step: Step, error: DriverError) -> DriverError:
-    """The error that ended a step before its time, with the name of the step; of a statement from a file with
-    its place there, and with the server's DETAIL, without which nobody finds the row."""
+    """Returns the error that ended a step before its time, with the name of the step; for a statement from a
+    file with its place there, and with the server's DETAIL, without which the row cannot be found."""
     place = step.places.get(error.statement)
     if place is None:
         return error.worded(f"{step.name}: {error.message}")
@@ -429,7 +429,7 @@ def cut_short(step: Step, error: DriverError) -> DriverError:
 
 
 def without_secrets(spec: Spec) -> Spec:
-    """The driver's spec as it is kept with a run."""
+    """Returns the driver's spec as it is kept with a run, without secrets."""
     roles = [
         structs.replace(role, connection=role.connection and public(role.connection)) for role in spec.roles
     ]

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepResult:
-    """One `StepResult` of all parts: times and counts added, seconds one after the other.
+    """Merges all parts into one `StepResult`: times and counts added, seconds one after the other.
 
     What stood between the parts (the other variants' turns) is left out. `started` is that of the first
     slice, sizes and tables are as after the last.
@@ -49,7 +49,7 @@ def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepRes
 
 
 def _done(parts: Sequence[Done]) -> Done:
-    """The `done` events of parts as one."""
+    """Merges the `done` events of parts."""
     roles = []
     for role in parts[-1].roles:
         own = [r for part in parts for r in part.roles if r.name == role.name]
@@ -108,7 +108,7 @@ def _replayed(parts: Sequence[Replayed]) -> Replayed | None:
 
 
 def _scripts(lists: Sequence[Sequence[ScriptTotals]]) -> list[ScriptTotals]:
-    """The scripts of parts, which all have the same ones in the same order."""
+    """Merges the scripts of parts, which all have the same scripts in the same order."""
     scripts = []
     for parts in zip(*lists, strict=True):
         histogram = merge([decode(part.histogram) for part in parts])
@@ -197,7 +197,7 @@ def _moved(event: LogEvent, by: float) -> LogEvent:
 
 
 def _sum(values: Sequence[float | int | None]) -> float | None:
-    """None where one of them is not known: a part of a sum is no sum."""
+    """Returns the sum; None if any value is not known: a part of a sum is no sum."""
     known = [v for v in values if v is not None]
     return sum(known) if len(known) == len(values) else None
 

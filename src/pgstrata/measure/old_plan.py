@@ -259,7 +259,7 @@ def kinds_of(plan: Any) -> set[str]:
 
 
 def _steps(new: Mapping[str, Setting]) -> list[tuple[str, str]]:
-    """Settings that a search tries, those that switch something first."""
+    """Returns the settings that a search tries, those that switch something first."""
     switches = [(s.name, "off" if s.value == "on" else "on") for s in new.values() if s.kind == "bool"]
     numbers = [(s.name, value) for s in new.values() if s.kind != "bool" for value in _values(s)]
     return [step for step in [*switches, *numbers] if new[step[0]].decides_plans]

@@ -29,13 +29,13 @@ class Pace:
     """Workload, stage, the seconds that were expected of it, and those it took."""
 
     def begin(self, number: int) -> None:
-        """A unit begins, of this number from 0."""
+        """Records that a unit begins, of this number from 0."""
         self._unit, self._stage = number, 0
         self._begun, self._measured = time.monotonic(), 0.0
 
     def step_begins(self, name: str) -> None:
-        """A step begins. Steps that belong to a load are none of the stages; further points of a curve are
-        one, called after the curve."""
+        """Records that a step begins. Steps that belong to a load are none of the stages; further points of a
+        curve are a single stage, called after the curve."""
         names = [stage.step for stage in self._stages]
         if name not in names:
             name = CLIENTS.sub("", name)
@@ -45,11 +45,11 @@ class Pace:
         self._stage = names.index(name, self._stage + 1)
 
     def step_ended(self, seconds: float) -> None:
-        """A step of one of the runs was measured for so many seconds."""
+        """Records that a step of one of the runs was measured for `seconds`."""
         self._measured += seconds
 
     def end(self) -> None:
-        """The unit is over."""
+        """Records that the unit is over."""
         self._stage_ends()
         self._stage = len(self._stages)
 
@@ -84,7 +84,8 @@ class Pace:
         return stage.seconds
 
     def _as_before(self, workload: str, stage: Stage) -> float:
-        """Seconds of a stage that ends as soon as those before it did, in which a verdict was waited for."""
+        """Returns the seconds of a stage if it ends as soon as those earlier stages did in which a verdict
+        was waited for."""
         before = [one for one in self._over if one[1].kind == stage.kind and one[1].measured]
         most = self._expected(workload, stage)
         if not stage.measured or not before:

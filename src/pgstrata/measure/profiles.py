@@ -98,7 +98,7 @@ class StepProfile:
 
 
 def fold(script: Path) -> bytes:
-    """The text of `perf script` as folded stacks: a line per stack, frames by `;`, behind it its samples."""
+    """Folds the text of `perf script`: a line per stack, frames by `;`, behind it its samples."""
     done = subprocess.run(
         [str(find_tools()), "flame", "fold", str(script)],
         capture_output=True,

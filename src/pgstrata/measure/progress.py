@@ -58,14 +58,15 @@ def rate_meanwhile(headline: Headline, event: Second) -> float:
 
 
 def has_rate_meanwhile(step: Step) -> bool:
-    """Whether single seconds have a rate: not where the step is one transaction, which counts at its end."""
+    """Returns whether single seconds have a rate: not where the step is one transaction, which counts at its
+    end."""
     single = any(r.name == step.headline.role and r.operations == 1 for r in step.roles)
     return step.headline.fixed is None and not single
 
 
 def seconds_left(step: Step, at: float, done: int) -> float | None:
-    """Seconds until a step ends, `at` seconds after its begin with `done` operations of the headline's
-    role; None where nobody knows."""
+    """Returns the seconds until a step ends, `at` seconds after its begin with `done` operations of the
+    headline's role; None if not known."""
     if step.seconds is not None:
         return max(0.0, step.seconds - at)
     role = next(role for role in step.roles if role.name == step.headline.role)
@@ -77,7 +78,7 @@ def seconds_left(step: Step, at: float, done: int) -> float | None:
 
 
 def step_line(record: StepRecord) -> str:
-    """One step in one line: name, rate, seconds, and whether its writers kept up."""
+    """Returns a step as a single line: name, rate, seconds, and whether its writers kept up."""
     shown = "no rate" if record.rate is None else quantity(record.rate, record.rate_unit)
     line = f"{record.name:<10} {shown:>28}"
     line += f"  {record.seconds:8.1f} s"
@@ -137,7 +138,7 @@ class PlainProgress:
         self._step, self._said = step, time.monotonic()
 
     def round_begins(self, number: int, variant: str) -> None:
-        """A whole step again, of one variant."""
+        """Reports that a whole step begins again, of one variant."""
         now = time.monotonic()
         if self._step is not None and now - self._said >= HEARTBEAT_SECONDS:
             self._said = now
@@ -223,7 +224,7 @@ class LiveProgress(PlainProgress):
 
 @contextmanager
 def progress_on(console: Console, plan: Plan) -> Iterator[PlainProgress]:
-    """The progress that fits the console: live on a terminal, plain lines otherwise."""
+    """Yields the progress that fits the console: live on a terminal, plain lines otherwise."""
     if console.is_terminal and not console.is_dumb_terminal:
         with LiveProgress(console, plan) as live:
             yield live

@@ -26,7 +26,7 @@ _SHOWN = 2000  # letters of a statement's text that are kept
 def step_plans(
     connect: Callable[[], psycopg.Connection[Any]], sampled: Callable[[], Sequence[Sample]]
 ) -> tuple[tuple[QueryPlan, ...], list[str]]:
-    """`plans` of the step record, and notes on what is missing. Never raises.
+    """Returns `plans` of the step record, and notes on missing plans. Never raises.
 
     sampled: gives the statements with values, those that matter most first. EXPLAIN without ANALYZE: nothing
     is executed. Of a statement the step prepares it is the plan the server keeps to from the sixth execution
@@ -69,7 +69,8 @@ def _ask(
 
 
 def plan_of(connection: psycopg.Connection[Any], sample: Sample) -> tuple[Any, Kind]:
-    """The plan and its kind: `custom`, made for known values, or `generic`, for any. Raises psycopg.Error."""
+    """Returns the plan and its kind: `custom`, made for known values, or `generic`, for any. Raises
+    psycopg.Error."""
     if sample.prepared is None:
         return _explain(connection, sample.sql), "custom"
     # without parameters there is nothing a plan could be made for but the statement itself
@@ -102,5 +103,5 @@ def _prepare(statement: Prepared) -> bytes:
 
 
 def _given(value: str | None) -> str:
-    """As the protocol carries a value: text of which the server makes what the parameter is."""
+    """Returns a value as the protocol carries it: text which the server converts to the parameter's type."""
     return "NULL" if value is None else literal(value)

@@ -63,8 +63,7 @@ class HeldLog:
 
 @contextmanager
 def recoverable(step: Step, cluster: Served) -> Iterator[None]:
-    """A snapshot is there meanwhile where a step needs one; the server runs before and after. Raises
-    ServerError."""
+    """Keeps a snapshot while a step needs one; the server runs before and after. Raises ServerError."""
     if step.recovery is None:
         yield
         return
@@ -124,8 +123,8 @@ def replay(step: Step, order: int, cluster: Cluster, log: HeldLog) -> StepResult
 
 
 def _recover(step: Step, cluster: Cluster, log: HeldLog) -> tuple[float, StepObserved]:
-    """A server that has crashed is started. Returns the seconds until it accepts connections, without the
-    sync of its files. Raises ServerError, psycopg.Error, OSError."""
+    """Starts a server that has crashed. Returns the seconds until it accepts connections, without the sync of
+    its files. Raises ServerError, psycopg.Error, OSError."""
     window, watch = LogWindow(cluster.log_file), _Watch(None)
     window.mark()
     cluster.start()
@@ -144,7 +143,7 @@ def _recover(step: Step, cluster: Cluster, log: HeldLog) -> tuple[float, StepObs
 
 
 def _follow(step: Step, cluster: Cluster, log: HeldLog) -> tuple[float, StepObserved]:
-    """A standby gets all of the log at once. Returns the seconds until it has replayed it. Raises as
+    """Gives a standby all of the log at once. Returns the seconds until it has replayed it. Raises as
     `_recover`."""
     data = cluster.data_folder
     name, text = standby_file(known_settings(cluster.server))
@@ -185,7 +184,7 @@ class _Watch:
         self._cpu = 0.0 if postmaster is None else _cpu_seconds(postmaster)
 
     def observed(self, postmaster: int | None) -> StepObserved:
-        """What it came to. postmaster: now."""
+        """Returns the load and CPU time since the begin. postmaster: its process now."""
         load: LoadReading | None = None
         with suppress(OSError):
             load = self._load.read() if self._load is not None else None
@@ -199,7 +198,7 @@ def _cpu_seconds(postmaster: int) -> float | None:
 
 
 def _as_events(step: Step, seconds: float) -> tuple[Ready, Done]:
-    """A recovery as the driver tells of a step with one operation; no driver took part in it."""
+    """Returns a recovery as the events of a step with one operation; no driver took part in it."""
     (role,) = step.roles
     latency = Latency(
         stddev=0.0, **dict.fromkeys(("mean", "p50", "p75", "p90", "p95", "p99", "max"), seconds)

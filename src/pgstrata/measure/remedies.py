@@ -100,7 +100,7 @@ def missing_indexes(
 
 
 def _unnamed(definition: str) -> str:
-    """The definition of an index without its name, as if it were not unique."""
+    """Returns the definition of an index without its name, as if it were not unique."""
     return re.sub(r"^CREATE (?:UNIQUE )?INDEX (?:\"(?:[^\"]|\"\")*\"|\S+) ON (?:ONLY )?", "", definition)
 
 
@@ -145,7 +145,7 @@ def created_indexes(
 
 
 def _indexes(connection: psycopg.Connection[Any]) -> list[str]:
-    """Names of all indexes, as SQL has them."""
+    """Returns the names of all indexes, as SQL has them."""
     rows = connection.execute(
         "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
         "ON n.oid = c.relnamespace WHERE c.relkind::text IN ('i', 'I') AND n.nspname !~ '^pg_'"
@@ -233,8 +233,8 @@ def _is_compiled(executed: Any) -> bool:
 def _statistics(
     connection: psycopg.Connection[Any], executed: Any, wrong: Sequence[RowEstimate], *, same_plan: bool
 ) -> list[tuple[RemedyKind, list[str]]]:
-    """Statements that renew or refine the planner's statistics, for tables whose rows were estimated wrong;
-    where the plan has changed and no row count is wrong or known, the statistics of all its tables."""
+    """Returns statements that renew or refine the planner's statistics, for tables whose rows were estimated
+    wrong; where the plan has changed and no row count is wrong or known, the statistics of all its tables."""
     relations = [one.relation for one in wrong if one.relation is not None]
     if not relations and (wrong or not same_plan):
         relations = relations_of(executed)
@@ -276,7 +276,7 @@ def _alter(columns: tuple[str, Mapping[str, None]]) -> str:
 
 
 def _column_sets(executed: Any, wrong: Sequence[RowEstimate]) -> list[list[tuple[str, str]]]:
-    """Columns of the conditions and keys of each node that was estimated wrong."""
+    """Returns the columns of the conditions and keys of each node that was estimated wrong."""
     texts = [one.columns for one in wrong]
     if not wrong:
         texts = [columns_of(node.plan) for node in nodes_of(executed) if _reads(node.plan)]

@@ -19,7 +19,7 @@ LABELS = ("base", "again")
 
 
 def options_of(step: str, rows: int, clients: int = 1) -> Json:
-    """Options of the workload sysbench that measure one step and nothing around it."""
+    """Returns options of the workload sysbench that measure one step and nothing around it."""
     return {
         "rows": rows,
         "clients": clients,
@@ -57,7 +57,7 @@ def study_of_one(
 
 
 def of_base(short: Study, campaign: Campaign, base: Variant) -> Campaign:
-    """The short study, with the base of a campaign as both of its clusters."""
+    """Returns the short study, with the base of a campaign as both of its clusters."""
     made = check_study(short)
     two = [base.model_copy(update={"label": label, "memory": None}) for label in LABELS]
     spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})

@@ -35,7 +35,7 @@ from pgstrata.workload.core.language import Step
 
 
 def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
-    """The seed of one step: the same for every variant, another for every step and repeat.
+    """Returns the seed of a single step: the same for every variant, another for every step and repeat.
 
     Were it the same for every step, the point queries of one would read what those of the step
     before it left in the cache.

@@ -41,7 +41,7 @@ COUNTS = ("operations", "transactions", "statements", "rows", "errors", "retries
 
 
 def iso(unix_time: float) -> str:
-    """ISO 8601 in UTC with milliseconds."""
+    """Formats a Unix time as ISO 8601 in UTC with milliseconds."""
     return datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -55,7 +55,7 @@ def headline_rate(headline: Headline, role: RoleDone, seconds: float) -> float:
 
 
 def series_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
-    """The driver's seconds as rows of the table `series`: one per second and role."""
+    """Returns the driver's seconds as rows of the table `series`: one per second and role."""
     return [
         {
             "second": event.second,
@@ -74,7 +74,7 @@ LATE = ("mean", "p50", "p95", "p99", "max")
 
 
 def lateness_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
-    """How late a replay was in each second, as rows of the table `lateness`; none of other steps."""
+    """Returns how late a replay was in each second, as rows of the table `lateness`; none for other steps."""
     return [
         {
             "second": event.second,
@@ -88,8 +88,8 @@ def lateness_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
 
 
 def statement_rows(part: int, done: Done) -> list[dict[str, Any]]:
-    """What each statement of a replay came to in one part, as rows of the table `statements`; none of other
-    steps."""
+    """Returns the executions of each statement of a replay in one part, as rows of the table `statements`;
+    none for other steps."""
     return [
         {
             "part": part,
@@ -107,7 +107,7 @@ def statement_rows(part: int, done: Done) -> list[dict[str, Any]]:
 
 
 def replay_record(replayed: Replayed) -> ReplayRecord:
-    """What a replay has to say of itself."""
+    """Returns a replay's own figures as they are stored."""
     return ReplayRecord(
         lateness=LatenessRecord(**{name: getattr(replayed.lag, name) for name in LATE}),
         sessions=replayed.sessions,
@@ -131,7 +131,7 @@ def statements_by_name(statements: Iterable[StatementTotals]) -> list[StatementT
 
 
 def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float | None) -> RoleRecord:
-    """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
+    """Returns the record of a role of a step. Its rate is rows/s where it has a target, else operations/s."""
     counted = done.rows if role.target_rows is not None else done.operations
     return RoleRecord(
         clients=role.clients,
@@ -170,7 +170,7 @@ def step_record(
     done: Done,
     observed: StepObserved,
 ) -> StepRecord:
-    """Everything about one step but its tables.
+    """Returns the record of a step: everything about it but its tables.
 
     order counts from 1; unix_time: when the clock of the step started; ready, seconds_events and
     done: the driver's events.
@@ -259,8 +259,8 @@ def replica_step(
     server: Served,
     away: Collection[str],
 ) -> ReplicaStep | None:
-    """`replica` of a step record; None without one. server: the one that was measured; away: roles that read
-    from the replica meanwhile."""
+    """Returns `replica` of a step record; None without a replica. server: the one that was measured; away:
+    roles that read from the replica meanwhile."""
     if cluster.standbys.pid is None:
         return None
     return ReplicaStep(
@@ -275,7 +275,7 @@ def replica_step(
 
 
 def merged_replica(parts: Sequence[ReplicaStep | None]) -> ReplicaStep | None:
-    """The same of all parts of a step."""
+    """Merges the replica records of all parts of a step; None without a replica."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -290,7 +290,7 @@ def merged_replica(parts: Sequence[ReplicaStep | None]) -> ReplicaStep | None:
 
 
 def wait_shares(waits: Waits) -> dict[str, dict[str, float]]:
-    """`waits` of a step record: parallel workers count to the role they work for."""
+    """Returns `waits` of a step record: parallel workers count to the role they work for."""
     samples: dict[str, dict[str, int]] = {}
     for row in waits.rows:
         kind, event = row["wait_event_type"], row["wait_event"]
@@ -304,7 +304,7 @@ def wait_shares(waits: Waits) -> dict[str, dict[str, float]]:
 
 
 def waits_cost(waits: Waits) -> WaitsCost:
-    """`waits_cost` of a step record."""
+    """Returns `waits_cost` of a step record."""
     return WaitsCost(
         polls=waits.polls,
         wanted=waits.wanted,

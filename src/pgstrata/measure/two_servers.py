@@ -74,17 +74,17 @@ class MeasuredWork:
         return self.steps[0]
 
     def options(self) -> Json:
-        """With which these steps are measured, and as little else as possible."""
+        """Returns the options with which these steps are measured, and as little else as possible."""
         workload = find(self.workload)
         return dict(workload.only(self.steps, self.seconds)) if isinstance(workload, Selectable) else {}
 
     def known(self) -> list[str]:
-        """Names of the steps that there are without a choice."""
+        """Returns the names of the steps that there are without a choice."""
         study = Study(servers=["pg:17"], workloads=[Workload(name=self.workload, scale=self.scale)])
         return steps_of(check_study(study, sets=self.sets).workloads[0])
 
     def question(self) -> Json:
-        """What decides what is measured, as JSON can hold it."""
+        """Returns everything that decides what is measured, in the form JSON can hold."""
         # Without any, as before there were these: a search that has begun goes on.
         kept = {"keep_settings": sorted(self.keep_settings)} if self.keep_settings else {}
         return {
@@ -194,7 +194,7 @@ class TwoServers:
                 raise kind(f"{variant.server} could not be measured: {failed[label]}")
 
     def both(self, runs: Sequence[Run]) -> tuple[Run, Run]:
-        """The run of each. Raises StoreError where one is not there."""
+        """Returns the run of each. Raises StoreError if either is not there."""
         found = {run.variant: run for run in runs}
         if not set(self.labels) <= found.keys():
             raise StoreError(
@@ -203,11 +203,12 @@ class TwoServers:
         return found[self.labels[0]], found[self.labels[1]]
 
     def measure(self, console: Console) -> MeasuredRatio:
-        """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
+        """Measures as `run` does, for work of a single step, and returns the ratio of its runs. Raises
+        StoreError where they are not whole."""
         return self.measure_each(console)[self.work.step]
 
     def measure_each(self, console: Console) -> dict[str, MeasuredRatio]:
-        """As `measure`, for every step of the work by its name."""
+        """Measures as `measure` does, for every step of the work by its name."""
         self.run(console)
         runs = self.both(campaign_runs(Results(self.results), self.name))
         return {step: _read(step, self.name, *runs) for step in self.work.steps}
@@ -250,8 +251,8 @@ def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewP
 
 
 def normal_error(found: Estimate) -> float:
-    """Standard error of a normal value whose 95 % interval is Student's: of few pairs the error itself is
-    uncertain."""
+    """Returns the standard error of a normal value whose 95 % interval is Student's: with few pairs the error
+    itself is uncertain."""
     of_pairs = found.standard_error * student_quantile(found.freedom, 0.975) / NORMAL_95
     return math.hypot(of_pairs, found.start_error)
 
@@ -264,7 +265,7 @@ def _record(run: Run, step: str) -> StepRecord:
 
 
 def steps_of(chosen: ChosenWorkload) -> list[str]:
-    """Names of the measured steps of a workload, on a server that has everything."""
+    """Returns the names of the measured steps of a workload, on a server that has everything."""
     try:
         phases = chosen.phases(NEWEST)
     except NotInVersionError:

@@ -33,7 +33,8 @@ _PPID, _UTIME, _STIME, _CUTIME, _CSTIME = 1, 11, 12, 13, 14
 
 
 def read_small(path: str) -> bytes | None:
-    """A small file of /proc; None where it cannot be read. Plain calls: they cost a third of pathlib's."""
+    """Returns the content of a small file of /proc; None if it cannot be read. Plain calls: they cost a third
+    of pathlib's."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -50,13 +51,15 @@ def read_small(path: str) -> bytes | None:
 
 
 def _stat(pid: int, proc: Path) -> list[bytes] | None:
-    """The fields of /proc/<pid>/stat behind the name, which may itself hold blanks and parentheses."""
+    """Returns the fields of /proc/<pid>/stat behind the name, which may itself hold blanks and
+    parentheses."""
     text = read_small(f"{proc}/{pid}/stat")
     return None if text is None else text[text.rfind(b")") + 2 :].split()
 
 
 def cpu_seconds(pid: int, proc: Path = PROC) -> float | None:
-    """CPU seconds a living (or not yet reaped) process has used, all its threads; None if it is gone."""
+    """Returns the CPU seconds a living (or not yet reaped) process has used, all its threads; None if it is
+    gone."""
     if proc == PROC:
         try:
             return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
@@ -69,7 +72,8 @@ def cpu_seconds(pid: int, proc: Path = PROC) -> float | None:
 
 
 def reaped_seconds(pid: int, proc: Path = PROC) -> float:
-    """CPU seconds of the children a process has reaped, and of theirs; in clock ticks."""
+    """Returns the CPU seconds of the children a process has reaped, and of theirs; the resolution is a clock
+    tick."""
     fields = _stat(pid, proc)
     if fields is None or len(fields) <= _CSTIME:
         return 0.0
@@ -94,7 +98,8 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def processes(postmaster: int, known: Iterable[int] = (), proc: Path = PROC) -> list[int]:
-    """The postmaster and all its descendants. Those of `known` are not asked for children: saves time."""
+    """Returns the postmaster and all its descendants. Those of `known` are not asked for children: saves
+    time."""
     leaves = set(known)
     found, todo = [], [postmaster]
     while todo:
@@ -138,7 +143,8 @@ class ServerCpu:
         self._last: dict[int, float] = {}
 
     def read_backends(self) -> dict[int, float]:
-        """CPU seconds of every connection's backend; the last known value of those that have ended."""
+        """Returns the CPU seconds of every connection's backend; the last known value for backends that have
+        ended."""
         for pid in self._clients:
             seconds = cpu_seconds(pid, self._proc)
             if seconds is not None:
@@ -171,7 +177,7 @@ class ServerCpu:
         return total
 
     def used(self, begin: CpuReading, end: CpuReading) -> CpuUsed:
-        """The difference of two readings."""
+        """Returns the difference of two readings."""
         rows: list[dict[str, object]] = []
         by_role: dict[str, float] = {}
         for role, pids in self.roles.items():
@@ -194,7 +200,7 @@ class ServerCpu:
 
 
 def resident_bytes(pids: Iterable[int], proc: Path = PROC) -> int | None:
-    """Memory the server's processes hold: private pages of each, and shared ones once.
+    """Returns the memory the server's processes hold: private pages of each, and shared ones once.
 
     Sum over processes of (resident − shared) from /proc/<pid>/statm, plus the largest `shared` of
     any one of them (shared buffers and program text, which nearly all processes map). It is the cheap

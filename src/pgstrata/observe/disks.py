@@ -26,14 +26,16 @@ class Mount:
 
 
 def _unescape(text: str) -> str:
-    """mountinfo writes blank, tab, newline and backslash as octal."""
+    """Returns a field of mountinfo without its escapes: it writes blank, tab, newline and backslash as
+    octal."""
     for code, char in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
         text = text.replace(code, char)
     return text
 
 
 def mount_of(path: Path, root: Path = ROOT) -> Mount | None:
-    """The mount that holds a path (the longest mount point above it, the last of equal ones)."""
+    """Returns the mount that holds a path (the longest mount point above it, the last of equal ones); None if
+    none can be seen."""
     best: Mount | None = None
     real = str(path.resolve())
     try:
@@ -57,7 +59,7 @@ def _number(device: int) -> str:
 
 
 def block_device(path: Path, root: Path = ROOT) -> str | None:
-    """`major:minor` of the block device that holds a path, None where there is none to be seen.
+    """Returns `major:minor` of the block device that holds a path, None if no device can be seen.
 
     Tried in this order: the device of the path itself (disks, partitions, device mapper, md, loop);
     the device named as source of the mount (btrfs, which numbers its volumes itself); the upper
@@ -89,7 +91,7 @@ def block_device(path: Path, root: Path = ROOT) -> str | None:
 
 
 def devices_of(data_dir: Path, root: Path = ROOT) -> list[str]:
-    """Block devices of a data folder: its own, that of pg_wal, and those of its tablespaces."""
+    """Returns the block devices of a data folder: its own, that of pg_wal, and those of its tablespaces."""
     paths = [data_dir, data_dir / "pg_wal", data_dir / "pg_xlog"]
     with suppress(OSError):
         paths += list((data_dir / "pg_tblspc").iterdir())
@@ -105,7 +107,7 @@ def devices_of(data_dir: Path, root: Path = ROOT) -> list[str]:
 def with_devices(
     storage: StorageRecord | None, data: Path | None, wal: Path | None, root: Path = ROOT
 ) -> StorageRecord | None:
-    """The record with file systems and devices of a cluster's folders."""
+    """Returns the record with file systems and devices of a cluster's folders."""
     if storage is None:
         return None
     return structs.replace(storage, data=_place(storage.data, data, root), wal=_place(storage.wal, wal, root))
@@ -123,7 +125,7 @@ def _place(place: PlaceRecord | None, folder: Path | None, root: Path) -> PlaceR
 
 
 def device_name(number: str, root: Path = ROOT) -> str:
-    """`vda`, `nvme0n1p2`, or a device mapper name, of a `major:minor`."""
+    """Returns the name of a `major:minor`: `vda`, `nvme0n1p2`, or a device mapper name."""
     folder = root / "sys/dev/block" / number
     with suppress(OSError):
         return (folder / "dm/name").read_text().strip()

@@ -123,7 +123,8 @@ def memory(root: Path = ROOT) -> Check:
 
 
 def disk_space(data_dir: Path, needed_bytes: int = 10 * GIB) -> Check:
-    """Free space where the data folder will be; `needed_bytes` as the plan of a campaign estimates it."""
+    """Checks the free space where the data folder will be; `needed_bytes` as the plan of a campaign estimates
+    it."""
     name = "free disk space"
     folder = _nearest(data_dir)
     try:
@@ -161,7 +162,8 @@ def file_system(data_dir: Path, root: Path = ROOT) -> Check:
 
 
 def steal(root: Path = ROOT, seconds: float = 0.5) -> Check:
-    """Share of CPU time the hypervisor gave to others, over `seconds` from now (and since the start)."""
+    """Checks the share of CPU time that the hypervisor gave to other machines, over `seconds` from now (and
+    since the start)."""
     name = "CPU time stolen by the hypervisor"
     try:
         counters = host.HostCounters(root=root)
@@ -190,7 +192,7 @@ def _steal_share(first: host.HostReading | None, second: host.HostReading) -> fl
 
 
 def load(root: Path = ROOT) -> Check:
-    """What else runs: the load average of the last minute against the CPUs."""
+    """Checks the load of other programs: the load average of the last minute against the CPUs."""
     name = "other load"
     text = machine.read(root / "proc/loadavg")
     try:
@@ -247,7 +249,7 @@ def clock_source(root: Path = ROOT) -> Check:
 
 
 def counting() -> Check:
-    """Whether instructions can be counted by valgrind, which any machine can have."""
+    """Checks whether instructions can be counted by valgrind, which any machine can have."""
     name = "counting (valgrind)"
     if shutil.which("valgrind") is None:
         return Check(
@@ -294,7 +296,8 @@ _IO_URING_SETUP = 425
 
 
 def io_uring(root: Path = ROOT, probe: Callable[[], int] | None = None) -> Check:
-    """Whether the driver may use io_uring. `probe` returns an errno: 0, or why a ring cannot be made."""
+    """Checks whether the driver may use io_uring. `probe` returns an errno: 0, or why a ring cannot be
+    made."""
     name = "io_uring"
     code = (probe or _probe_io_uring)()
     if code == 0:
@@ -332,7 +335,8 @@ def _probe_io_uring() -> int:
 
 
 def closed_network(probe: Callable[[], Way | None] | None = None) -> Check:
-    """Whether servers under test can be kept off the network. `probe` returns how, None if not at all."""
+    """Checks whether servers under test can be kept off the network. `probe` returns how, None if not at
+    all."""
     name = "network of servers"
     try:
         way = (probe or (lambda: way_to_close(server_account())))()
@@ -351,7 +355,7 @@ def closed_network(probe: Callable[[], Way | None] | None = None) -> Check:
 
 
 def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> list[Check]:
-    """All checks, for a data folder that need not exist yet. Takes half a second."""
+    """Returns the results of all checks, for a data folder that need not exist yet. Takes half a second."""
     return [
         cpu_count(),
         load(root),
@@ -372,7 +376,7 @@ def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> 
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or its nearest parent that exists."""
+    """Returns the folder, or its nearest parent that exists."""
     folder = folder.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

@@ -102,7 +102,8 @@ class HostCounters:
 
 
 def _all(fd: int) -> bytes:
-    """/proc/stat is longer than one page on machines with many CPUs; `ctxt` stands near its end."""
+    """Returns the text of /proc/stat, which is longer than one page on machines with many CPUs; `ctxt` stands
+    near its end."""
     parts, offset = [], 0
     while chunk := os.pread(fd, 65536, offset):
         parts.append(chunk)
@@ -113,7 +114,8 @@ def _all(fd: int) -> bytes:
 
 
 def cpu_seconds(line: bytes) -> tuple[float, float, float, float, float]:
-    """User, system, iowait, steal, idle in CPU seconds, from the line of a CPU, or of all, in /proc/stat.
+    """Returns user, system, iowait, steal and idle in CPU seconds, from the line of a CPU, or of all, in
+    /proc/stat.
 
     proc(5): guest time is within user already; interrupts count as system, as they do in vmstat.
     """
@@ -122,7 +124,7 @@ def cpu_seconds(line: bytes) -> tuple[float, float, float, float, float]:
 
 
 def _cpu(text: bytes) -> tuple[tuple[float, float, float, float, float], int]:
-    """As `cpu_seconds` for all CPUs together, and context switches, from /proc/stat."""
+    """Returns the times of `cpu_seconds` for all CPUs together, and context switches, from /proc/stat."""
     at = text.index(b"\nctxt ") + 6
     return cpu_seconds(text[: text.index(b"\n")]), int(text[at : text.index(b"\n", at)])
 
@@ -134,7 +136,7 @@ def _disk(text: bytes) -> tuple[int, int, int, int]:
 
 
 def _memory(text: bytes) -> tuple[int, int]:
-    """Used memory (total − available) and page cache in bytes.
+    """Returns used memory (total − available) and page cache in bytes.
 
     `Cached` of /proc/meminfo includes shared memory, and so PostgreSQL's shared buffers: they are
     taken out, what is left are pages of files.
@@ -149,7 +151,7 @@ def _memory(text: bytes) -> tuple[int, int]:
 
 
 def rates(first: HostReading, second: HostReading) -> dict[str, float | None]:
-    """Every counter per second between two readings."""
+    """Returns every counter per second between two readings."""
     elapsed = max(second.time - first.time, 1e-9)
     row: dict[str, float | None] = {}
     for name in RATES:
@@ -159,7 +161,8 @@ def rates(first: HostReading, second: HostReading) -> dict[str, float | None]:
 
 
 def totals(first: HostReading, second: HostReading) -> dict[str, float | int | None]:
-    """What happened between two readings: disk operations and bytes, context switches, CPU seconds."""
+    """Returns the differences between two readings: disk operations and bytes, context switches, CPU
+    seconds."""
 
     def difference(name: str) -> int | None:
         a, b = getattr(first, name), getattr(second, name)
@@ -210,7 +213,7 @@ class Sampler:
         self.failure: str | None = None
 
     def start(self, first: HostReading) -> None:
-        """`first` is the reading taken at the begin of the step; its time is second 0."""
+        """Starts sampling. `first` is the reading taken at the begin of the step; its time is second 0."""
         self._begin = first.time
         self._previous = first
         self._thread.start()

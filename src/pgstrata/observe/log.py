@@ -46,7 +46,7 @@ class LogMessage:
 
 
 def entries(lines: Iterable[bytes], begins: tuple[bytes, ...] = _EVENTS) -> Iterator[LogMessage]:
-    """The messages that begin with one of these words, their lines joined by \\n.
+    """Yields the messages that begin with one of these words, their lines joined by \\n.
 
     Memory stays flat whatever is in the log.
     """
@@ -78,7 +78,8 @@ def _decode(line: bytes) -> str:
 
 
 def _time(stamp: bytes, zone: bytes) -> float | None:
-    """Unix time; None for an impossible date or a zone that is not UTC (abbreviations are ambiguous)."""
+    """Returns a time stamp as Unix time; None for an impossible date or a zone that is not UTC (abbreviations
+    are ambiguous)."""
     if zone not in (b"UTC", b"GMT"):
         return None
     try:
@@ -88,7 +89,7 @@ def _time(stamp: bytes, zone: bytes) -> float | None:
 
 
 def events(found: Iterable[LogMessage], begin: float, end: float) -> list[LogEvent]:
-    """What overlaps the time from `begin` to `end` (Unix time), in order.
+    """Returns the events that overlap the time from `begin` to `end` (Unix time), in order.
 
     `second` and `until` count from `begin`; `until` may lie behind the end.
     """
@@ -133,12 +134,12 @@ class LogWindow:
         self._mark = self._path.stat().st_size
 
     def events(self, begin: float, end: float) -> list[LogEvent]:
-        """The events from `begin` to `end` (Unix time). Raises OSError where the log cannot be read."""
+        """Returns the events from `begin` to `end` (Unix time). Raises OSError if the log cannot be read."""
         return events(entries(self._lines()), begin, end)
 
     def seconds_between(self, first: str, second: str) -> float | None:
-        """Seconds between two messages since the mark, by their beginnings; None where one is not there.
-        Raises OSError where the log cannot be read."""
+        """Returns the seconds between two messages since the mark, by their beginnings; None if either is not
+        there. Raises OSError if the log cannot be read."""
         begins = (first.encode(), second.encode())
         with self._path.open("rb") as file:
             file.seek(self._mark)

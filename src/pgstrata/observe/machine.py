@@ -15,7 +15,8 @@ ROOT = Path("/")
 
 
 def read(path: Path) -> str | None:
-    """The stripped text of a small file of /proc or /sys; None where it is not there or not permitted."""
+    """Returns the stripped text of a small file of /proc or /sys; None if it is not there or not
+    permitted."""
     try:
         return path.read_text("utf-8", "replace").strip()
     except OSError:
@@ -23,7 +24,8 @@ def read(path: Path) -> str | None:
 
 
 def field(text: str | None, key: str) -> str | None:
-    """The value of the first line `key : value` of a file such as /proc/cpuinfo."""
+    """Returns the value of the first line `key : value` of a file such as /proc/cpuinfo; None without such a
+    line."""
     for line in (text or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:
@@ -32,7 +34,7 @@ def field(text: str | None, key: str) -> str | None:
 
 
 def meminfo(key: str, root: Path = ROOT) -> int | None:
-    """A value of /proc/meminfo in bytes."""
+    """Returns a value of /proc/meminfo in bytes; None if it is not there."""
     value = field(read(root / "proc/meminfo"), key)
     if not value or not value.split()[0].isdigit():
         return None
@@ -54,14 +56,15 @@ def cpus() -> int:
 
 
 def governors(root: Path = ROOT) -> list[str]:
-    """Frequency governors in use, each once; empty where the kernel does not control frequencies."""
+    """Returns the frequency governors in use, each once; empty where the kernel does not control
+    frequencies."""
     folder = root / "sys/devices/system/cpu"
     found = {read(path) for path in folder.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     return sorted(g for g in found if g)
 
 
 def turbo(root: Path = ROOT) -> bool | None:
-    """Whether the CPU may exceed its nominal frequency; None where that cannot be seen."""
+    """Returns whether the CPU may exceed its nominal frequency; None if that cannot be seen."""
     folder = root / "sys/devices/system/cpu"
     no_turbo = read(folder / "intel_pstate/no_turbo")
     if no_turbo in ("0", "1"):
@@ -71,7 +74,8 @@ def turbo(root: Path = ROOT) -> bool | None:
 
 
 def transparent_huge_pages(root: Path = ROOT) -> str | None:
-    """The word in brackets: `always`, `madvise` or `never`."""
+    """Returns the setting of transparent huge pages, the word in brackets: `always`, `madvise` or `never`;
+    None if it cannot be seen."""
     text = read(root / "sys/kernel/mm/transparent_hugepage/enabled")
     if text is None or "[" not in text:
         return None
@@ -79,7 +83,8 @@ def transparent_huge_pages(root: Path = ROOT) -> str | None:
 
 
 def virtual(root: Path = ROOT) -> str | None:
-    """What virtualises this host: the vendor's name where it is known, `yes`, or None on bare metal."""
+    """Returns the hypervisor of this host: the vendor's name where it is known, `yes`, or None on bare
+    metal."""
     name = read(root / "sys/class/dmi/id/sys_vendor") or read(root / "sys/hypervisor/type")
     known = ("qemu", "vmware", "xen", "microsoft", "amazon", "google", "innotek", "parallels", "kvm")
     hypervisor = "hypervisor" in (field(read(root / "proc/cpuinfo"), "flags") or "").split()
@@ -96,7 +101,7 @@ def os_name(root: Path = ROOT) -> str:
 
 
 def facts(data_dir: Path | None = None, root: Path = ROOT) -> Host:
-    """What `host` of run.json says; bytes are bytes, None is what this host does not show.
+    """Returns `host` of run.json; sizes are in bytes, None stands for facts that this host does not show.
 
     governor: one word, or several joined with `,` where CPUs differ. turbo: boolean. data_dir_fs and
     data_dir_device: of the folder that holds the data folder, or of its nearest parent that exists.

@@ -33,12 +33,13 @@ XLOG_DIFFERENCE = function("pg_xlog_location_diff")
 
 
 def pid_column(catalog: Catalog) -> LiteralString:
-    """The name of a backend's process in pg_stat_activity."""
+    """Returns the name of the column with a backend's process in pg_stat_activity."""
     return "pid" if catalog.has(ACTIVITY_PID) else "procpid"
 
 
 def wal_position(session: Session) -> int | None:
-    """Bytes of WAL since the beginning of the cluster, from 8.2 on; None before and on a standby."""
+    """Returns the bytes of WAL since the beginning of the cluster, from 8.2 on; None before and on a
+    standby."""
     catalog = catalog_of(session)
     if not catalog.has(XLOG_POSITION):
         return None
@@ -59,7 +60,7 @@ def wal_position(session: Session) -> int | None:
 
 
 def database_bytes(session: Session) -> int | None:
-    """Size of the database, from 8.1 on."""
+    """Returns the size of the database in bytes, from 8.1 on; None before."""
     if not catalog_of(session).has(DATABASE_SIZE):
         return None
     row = session.execute("SELECT pg_database_size(current_database())").fetchone()
@@ -67,7 +68,7 @@ def database_bytes(session: Session) -> int | None:
 
 
 def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
-    """Names of the tables that exist, and their oids."""
+    """Returns the names of the tables that exist, and their oids."""
     found: dict[str, int] = {}
     for name in names:
         schema, _, table = name.rpartition(".")
@@ -82,7 +83,7 @@ def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
 
 
 def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]:
-    """By table, from 8.1 on."""
+    """Returns the sizes by table, from 8.1 on; empty before."""
     if not catalog_of(session).has(RELATION_SIZE):
         return {}
     found = {}
@@ -99,7 +100,8 @@ def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]
 
 
 def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
-    """As `postgres.describe`; rows are estimated by what the last VACUUM or ANALYZE saw."""
+    """Describes tables as `postgres.describe` does; rows are estimated by what the last VACUUM or ANALYZE
+    saw."""
     found: dict[str, TableRecord] = {}
     for name, oid in _tables(session, names).items():
         counted = session.execute(
@@ -120,7 +122,8 @@ def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
 
 
 def waits_query(catalog: Catalog) -> LiteralString:
-    """As `waits._query` for servers that name no wait events: that a backend waits for a lock is known."""
+    """Returns the query of `waits._query` for servers that name no wait events: only whether a backend waits
+    for a lock is known."""
     idle: LiteralString = "current_query LIKE '<IDLE>%'"
     if catalog.has(ACTIVITY_STATE):
         idle = "state LIKE 'idle%'"

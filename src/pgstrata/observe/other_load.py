@@ -169,7 +169,8 @@ def _scheduled(pids: Iterable[int], place: int) -> float | None:
 
 
 def _pressed_seconds() -> float | None:
-    """Time in which at least one process waited for a CPU: `some … total=` in microseconds."""
+    """Returns the seconds in which at least one process waited for a CPU: `some … total=` in microseconds;
+    None if not known."""
     try:
         line = PRESSURE.read_text().splitlines()[0]
         return int(line.rpartition("total=")[2]) / 1e6

@@ -103,7 +103,7 @@ def prepare(session: Session) -> None:
 
 
 def counters(session: Session, views: Iterable[View], database: str) -> Counters:
-    """Every numeric column of the views that this server has, by view and object.
+    """Returns every numeric column of the views that this server has, by view and object.
 
     Object is the name of the table or index (with its schema unless that is `public`), of the
     database, or backend/object/context in pg_stat_io; empty for views of one row. Columns that are
@@ -155,7 +155,7 @@ _SPARSE = {view.name for view in CLUSTER_VIEWS if not view.all_zero}
 
 
 def differences(before: Counters, after: Counters) -> list[Json]:
-    """Rows of the view pgstat: `view`, `object`, `counter`, `before`, `after`.
+    """Returns rows of the view pgstat: `view`, `object`, `counter`, `before`, `after`.
 
     What was not there before counted from 0 (a table made in between); what is gone is left out.
     """
@@ -218,7 +218,7 @@ def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) 
 
 
 def backends_present(session: Session, pids: Sequence[int]) -> int:
-    """How many of these backends are still connected."""
+    """Returns how many of these backends are still connected."""
     query: LiteralString = (
         "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE "
         + old.pid_column(catalog_of(session))
@@ -228,13 +228,13 @@ def backends_present(session: Session, pids: Sequence[int]) -> int:
 
 
 def knows_states(session: Session) -> bool:
-    """True if the server shows states of backends apart from their statements, as from 9.2 on."""
+    """Returns True if the server shows states of backends apart from their statements, as from 9.2 on."""
     return catalog_of(session).has(old.ACTIVITY_PID)
 
 
 def others_present(session: Session, pids: Sequence[int]) -> int:
-    """How many clients of this session's database there are beside it and these backends: what those changed
-    that are ending may not be counted yet. Where `knows_states`."""
+    """Returns how many clients this session's database has beside the session and these backends: the changes
+    of clients that are ending may not be counted yet. Needs a server for which `knows_states` is True."""
     client: LiteralString = "query NOT LIKE 'autovacuum: %%'"
     if catalog_of(session).has(_BACKEND_TYPE):
         client = "backend_type = 'client backend'"
@@ -249,7 +249,7 @@ def others_present(session: Session, pids: Sequence[int]) -> int:
 
 
 def wal_position(session: Session) -> int | None:
-    """Bytes of WAL inserted since the beginning of the cluster; None on a standby.
+    """Returns the bytes of WAL inserted since the beginning of the cluster; None on a standby.
 
     The insert position counts records that are not written out yet, too.
     """
@@ -264,7 +264,7 @@ def wal_position(session: Session) -> int | None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes a folder occupies on disk, pg_wal and tablespaces behind symbolic links included.
+    """Returns the bytes a folder occupies on disk, pg_wal and tablespaces behind symbolic links included.
 
     Allocated blocks, as `du` counts them. Files that vanish meanwhile are skipped.
     """
@@ -317,7 +317,7 @@ def _roots(session: Session, tables: Sequence[str]) -> Json:
 
 
 def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
-    """By table; TOAST and the maps count to the table, parts to the whole."""
+    """Returns the sizes by table; TOAST and the maps count to the table, parts to the whole."""
     if not catalog_of(session).has(_TABLE_BY_NAME):
         return old.table_sizes(session, tables)
     query: LiteralString = (
@@ -331,7 +331,8 @@ def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes
 
 
 def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Sizes:
-    """`data_dir_bytes` is None for somebody else's server."""
+    """Returns the sizes of database, data folder and tables. `data_dir_bytes` is None for a server that is
+    not managed by us."""
     return Sizes(
         database_bytes=old.database_bytes(session),
         data_dir_bytes=folder_bytes(data_dir) if data_dir is not None else None,
@@ -345,7 +346,8 @@ def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Siz
 def describe(
     session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True
 ) -> dict[str, TableRecord]:
-    """Of the tables that exist, by name; `bloat` where it has at most `bloat_bytes` with its indexes."""
+    """Describes the tables that exist, by name; `bloat` is measured for tables of at most `bloat_bytes` with
+    their indexes."""
     if not catalog_of(session).has(_TABLE_BY_NAME):
         return old.describe(session, tables)
     found: dict[str, TableRecord] = {}
@@ -381,7 +383,8 @@ _SCHEMA_OF_PGSTATTUPLE: LiteralString = (
 
 
 def bloat(session: Session, table: int, managed: bool) -> Bloat | None:
-    """What pgstattuple and pgstatindex say of a table (oid) and its btree indexes; None without them.
+    """Returns the results of pgstattuple and pgstatindex for a table (oid) and its btree indexes; None
+    without these functions.
 
     Reads the whole table. On our own servers the extension is created in a transaction that is rolled
     back, so nothing is left in the database; on others it is used only if it is there.

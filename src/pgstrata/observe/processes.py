@@ -37,7 +37,8 @@ def read_processes(postmaster: int, clients: list[int], proc: Path = PROC) -> Pr
 
 
 def totals(first: ProcessReading, second: ProcessReading) -> dict[str, float | int | None]:
-    """What happened between two readings, as `host.totals` has it: `reads` and `writes` are not known.
+    """Returns the differences between two readings, in the form of `host.totals`: `reads` and `writes` are
+    not known.
 
     A process that was born in between counts with all it did; None where nobody's counter could be read.
     """

@@ -65,14 +65,14 @@ class Profile:
 
 
 def unavailable(perf: str | None = None) -> str:
-    """Why no profile can be taken on this machine, as a sentence with the fix; empty if one can."""
+    """Returns why no profile can be taken on this machine, as a sentence with the fix; empty if one can."""
     if perf is None and shutil.which("perf") is None:
         return "perf is not installed: install linux-perf (Debian) or linux-tools (Ubuntu)."
     return ""
 
 
 def default_event(perf: str = "perf") -> str:
-    """`cycles` where the hardware counts them, else `cpu-clock`, a timer of the kernel."""
+    """Returns `cycles` if the hardware counts them, else `cpu-clock`, a timer of the kernel."""
     probe = [perf, "stat", "-x,", "-e", "cycles", "--", "true"]
     try:
         said = subprocess.run(probe, capture_output=True, text=True, timeout=10, env=_env()).stderr
@@ -123,7 +123,7 @@ class Profiler:
                 recording.await_start()
 
     def start(self) -> None:
-        """The step begins: counting will, too, when its time has come."""
+        """Starts the profiler at the begin of a step: counting begins later, when its time has come."""
         if not self._missing:
             self._thread.start()
 
@@ -133,7 +133,8 @@ class Profiler:
         return bool(self._missing) or (self._thread.ident is not None and not self._thread.is_alive())
 
     def stop(self) -> None:
-        """The step has ended: so does the recording, if it has not yet. May be called again."""
+        """Stops the profiler at the end of a step, and a recording that is still going on. May be called
+        again."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -263,12 +264,13 @@ class _Recording:
         os.close(answers)
 
     def await_start(self) -> None:
-        """Until perf obeys: a short step would be over before. What is off already is switched off."""
+        """Waits until perf obeys: a short step would be over before. Switches off counting, which is off
+        already."""
         if self.process is not None:
             self._told(b"disable\n")
 
     def enable(self) -> None:
-        """Counting begins. perf answers when it has happened; no answer if it has ended."""
+        """Begins counting. perf answers when it has happened; no answer if it has ended."""
         if self.process is None:
             return
         self.enabled = self._told(b"enable\n")
@@ -277,7 +279,7 @@ class _Recording:
         self._began = time.monotonic()
 
     def _told(self, order: bytes) -> bool:
-        """Whether perf has carried it out."""
+        """Sends an order to perf. Returns whether perf has carried it out."""
         with contextlib.suppress(OSError):
             os.write(self._control, order)
             ready, _, _ = select.select([self._answer], [], [], _PATIENCE)
@@ -285,7 +287,7 @@ class _Recording:
         return False
 
     def end(self) -> None:
-        """Counting ends and the file is written. May be called again."""
+        """Ends counting and lets perf write the file. May be called again."""
         process, pipes, self._pipes = self.process, self._pipes, []
         if process is not None and pipes:
             if self.enabled:
@@ -304,13 +306,14 @@ class _Recording:
 
 
 def _env() -> dict[str, str]:
-    """English messages, nobody's perf settings, no symbols from the network, no pager."""
+    """Returns an environment with English messages, no user's perf settings, no symbols from the network, no
+    pager."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PERF_", "DEBUGINFOD"))}
     return {**clean, "LC_ALL": "C", "PERF_CONFIG": os.devnull, "DEBUGINFOD_URLS": "", "PERF_PAGER": "cat"}
 
 
 def _file_name(role: str) -> str:
-    """A role may be called anything; a file may not."""
+    """Returns a role's name in a form that a file may have; a role may be called anything."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", role)[:100] or "role"
 
 
@@ -330,7 +333,7 @@ def _count(script: Path) -> tuple[int, str]:
 
 
 def explain(said: str) -> str:
-    """What perf's complaint means, as a sentence with the fix."""
+    """Explains perf's complaint as a sentence with the fix."""
     text = " ".join(said.split())
     if "perf_event_paranoid" in text or "Permission denied" in text or "Operation not permitted" in text:
         return (

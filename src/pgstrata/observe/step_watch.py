@@ -33,12 +33,12 @@ class OwnTime(Protocol):
     """The time of a step, which stands still while others are measured."""
 
     def moment(self, active: float) -> float:
-        """Clock (monotonic, seconds) at which so many seconds have been measured of this variant, as far as
-        that is known."""
+        """Returns the clock (monotonic, seconds) at which `active` seconds have been measured of this
+        variant, as far as that is known."""
         ...
 
     def passed(self, moment: float) -> float:
-        """Seconds that have been measured of it by such a clock."""
+        """Returns the seconds that have been measured of this variant by `moment` of the same clock."""
         ...
 
 
@@ -148,7 +148,8 @@ class StepWatch:
     # --- the four calls ---
 
     def before(self, pids: Mapping[str, Sequence[int]]) -> None:
-        """The driver said `ready`: reads the statistics, learns the backends of each role, opens files."""
+        """Prepares the watch when the driver said `ready`: reads the statistics, learns the backends of each
+        role, opens files."""
         started = time.monotonic()
         if self._cluster.pooled:
             # What a pooler says of its backends is made up.
@@ -187,7 +188,8 @@ class StepWatch:
         self._result.observe_seconds += time.monotonic() - started
 
     def begin(self) -> None:
-        """The driver said `measuring`: reads CPU, host and WAL position, starts the sampler. < 10 ms."""
+        """Begins the watch when the driver said `measuring`: reads CPU, host and WAL position, starts the
+        sampler. < 10 ms."""
         self._unix_begin, self._begun = time.time(), time.monotonic()
         if self._managed:
             self._load = self._try("other load", OtherLoad)
@@ -209,7 +211,8 @@ class StepWatch:
         self._wal_begin = self._wal_position()
 
     def end(self) -> None:
-        """The driver said `done`: reads CPU, host and WAL position, stops the sampler. < 10 ms."""
+        """Ends the observation when the driver said `done`: reads CPU, host and WAL position, stops the
+        sampler. < 10 ms."""
         self._unix_end = time.time()
         self._workers.stop()
         result = self._result
@@ -259,7 +262,8 @@ class StepWatch:
                 result.notes.append(f"sampling of wait events ended early: {result.waits.failure}")
 
     def after(self) -> StepObserved:
-        """The driver's connections are closed: statistics, sizes, tables, log events. Ends the watch."""
+        """Reads statistics, sizes, tables and log events once the driver's connections are closed. Ends the
+        watch."""
         started = time.monotonic()
         result = self._result
         if self._sampler is not None:
@@ -303,7 +307,8 @@ class StepWatch:
     # --- parts ---
 
     def _try(self, what: str, read: Callable[[], T]) -> T | None:
-        """Observing never ends a run: what went wrong becomes a note."""
+        """Returns the result of `read`; an error becomes a note and None, since observing never ends a
+        run."""
         try:
             return read()
         except Exception as error:
@@ -320,7 +325,8 @@ class StepWatch:
         return host.HostCounters(devices)
 
     def _in_own_time(self, event: LogEvent) -> LogEvent:
-        """The same at the second of the step's own time, where others are measured in between."""
+        """Returns the event at the second of the step's own time, where other variants are measured in
+        between."""
         if (own := self._windows) is None:
             return event
         zero = self._begun
@@ -328,7 +334,7 @@ class StepWatch:
         return structs.replace(event, second=own.passed(zero + event.second), until=until)
 
     def _cpu_beside(self, what: str, cpu: ServerCpu) -> float | None:
-        """CPU seconds of what stands beside the server; None where nothing does."""
+        """Returns the CPU seconds of a program beside the server; None if there is none."""
         reading = self._try(f"CPU of the {what}", cpu.read)
         return reading.total if reading is not None else None
 
@@ -444,7 +450,7 @@ def _comes_true(condition: Callable[[], bool], limit: float = 1.0) -> bool:
 
 
 def lag_rows(seen: Sequence[ReplicaLag], begin: float) -> list[Json]:
-    """Rows of the table `lag`: of what was seen within one second of the step the largest."""
+    """Returns rows of the table `lag`: for each second of the step the largest lag seen."""
     rows: dict[int, Json] = {}
     for lag in seen:
         second = int(lag.moment - begin)
@@ -456,14 +462,15 @@ def lag_rows(seen: Sequence[ReplicaLag], begin: float) -> list[Json]:
 
 
 def temp_bytes(pgstat: Sequence[Json], database: str) -> int | None:
-    """Bytes that a database wrote to temporary files; None where that was not read."""
+    """Returns the bytes that a database wrote to temporary files; None if that was not read."""
     own = [r for r in pgstat if (r["view"], r["object"]) == ("pg_stat_database", database)]
     found = next((row for row in own if row["counter"] == "temp_bytes"), None)
     return None if found is None else max(0, int((found["after"] or 0) - (found["before"] or 0)))
 
 
 def changed_rows(pgstat: Sequence[Json]) -> dict[str, int]:
-    """Rows by table that were inserted, updated or deleted; temporary tables left out."""
+    """Returns the number of rows by table that were inserted, updated or deleted; temporary tables left
+    out."""
     found: dict[str, int] = {}
     for row in pgstat:
         table, counter = row["object"], row["counter"]

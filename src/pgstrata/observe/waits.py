@@ -88,13 +88,13 @@ class WaitSampler:
         self._counts.clear()
 
     def start(self) -> None:
-        """The step begins."""
+        """Starts sampling at the begin of the step."""
         self._begin = time.monotonic()
         self._backend_cpu = self._backend_seconds()
         self._thread.start()
 
     def stop(self) -> Waits:
-        """The step has ended. Waits for a poll that is under way, closes the connection."""
+        """Ends sampling at the end of the step. Waits for a poll that is under way, closes the connection."""
         if self._result is not None:
             return self._result
         self._stop.set()
@@ -147,7 +147,7 @@ class WaitSampler:
 
 
 def merged(parts: Sequence[Waits]) -> Waits | None:
-    """What was sampled in several slices of a step as one; None where there is nothing."""
+    """Merges the samples of several slices of a step; None if there are none."""
     if not parts:
         return None
     counts: Counter[Key] = Counter()
@@ -190,7 +190,8 @@ _BACKEND_TYPE = column("pg_stat_activity", "backend_type")
 
 
 def _query(catalog: Catalog) -> LiteralString:
-    """The function below pg_stat_activity: without the view's joins it takes about half the time."""
+    """Returns the query of the function below pg_stat_activity: without the view's joins it takes about half
+    the time."""
     catalog.learn((_WAIT_EVENT, _LEADER, _BACKEND_TYPE))
     if not catalog.has(_WAIT_EVENT):
         return old.waits_query(catalog)

@@ -58,12 +58,12 @@ class Cell:
 
 
 def words(text: str, note: str = "", mark: Mark = "", href: str = "") -> Cell:
-    """A cell of plain text."""
+    """Returns a cell of plain text."""
     return Cell(text, text, mark, note, href=href)
 
 
 def missing(note: str = "not measured") -> Cell:
-    """A cell without a value: it says so instead of staying blank."""
+    """Returns a cell without a value: it says so instead of staying blank."""
     return Cell(None, "no data", "missing", note)
 
 

@@ -22,7 +22,7 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 def changed_plans(
     results: RunSet, workload: WorkloadResults, by_variant: ByVariant, found: Queries, name: str
 ) -> list[Block]:
-    """A table called `name`, and both plans of each that changed."""
+    """Returns a table called `name`, and both plans of each query whose plan changed."""
     base = found.plans.get(results.base)
     if base is None or not results.others:
         return []

@@ -32,22 +32,22 @@ SHOWN_AT_FIRST = 8
 
 
 def color(index: int) -> str:
-    """The colour of the variant with this index, the same everywhere in a report."""
+    """Returns the colour of the variant with this index, the same everywhere in a report."""
     return PALETTE[index % len(PALETTE)]
 
 
 def dash(index: int) -> str:
-    """The dash of the variant's lines: solid for the first twelve."""
+    """Returns the dash of the variant's lines: solid for the first twelve."""
     return DASHES[index // len(PALETTE) % len(DASHES)]
 
 
 def label(text: str) -> str:
-    """Text for Plotly, which reads a small HTML and its entities in every text it draws."""
+    """Returns text for Plotly, which reads a small HTML and its entities in every text it draws."""
     return html.escape(text, quote=False)
 
 
 def rounded(values: Iterable[float | None]) -> list[float | None]:
-    """Numbers with four significant digits: a chart shows no more, and the page stays light."""
+    """Returns numbers with four significant digits: a chart shows no more, and the page stays light."""
     return [
         None if v is None or not math.isfinite(v) else (int(v) if v == int(v) else float(f"{v:.4g}"))
         for v in values
@@ -55,7 +55,7 @@ def rounded(values: Iterable[float | None]) -> list[float | None]:
 
 
 def thinned(xs: Floats, ys: Floats, most: int) -> tuple[Floats, Floats]:
-    """At most about `most` points of a line, keeping the smallest and the largest of each stretch.
+    """Returns at most about `most` points of a line, keeping the smallest and the largest of each stretch.
 
     A mean would hide exactly what per-second charts are for: the one second that stalled. NaN marks a
     gap; a stretch that holds nothing else keeps one. First and last point stay.
@@ -75,12 +75,12 @@ def thinned(xs: Floats, ys: Floats, most: int) -> tuple[Floats, Floats]:
 
 
 def budget(lines: int) -> int:
-    """Points each of so many lines may have in one chart."""
+    """Returns how many points each line may have in a chart of this many lines."""
     return max(FEWEST_POINTS, min(MOST_POINTS, POINTS_PER_CHART // max(1, lines)))
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
-    """An axis whose title says its unit (lines divided by newlines); ticks with thousands grouped."""
+    """Returns an axis whose title says its unit (lines divided by newlines); ticks with thousands grouped."""
     made: dict[str, Any] = {"automargin": True, "zeroline": False, "separatethousands": True}
     if title:
         made["title"] = {"text": "<br>".join(map(label, title.split("\n"))), "standoff": 8}
@@ -88,12 +88,12 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
 
 
 def legend_above(y: float) -> dict[str, Any]:
-    """A legend in one line above the figure, which ends at 1; y: where it begins."""
+    """Returns a legend in one line above the figure, which ends at 1; y: where it begins."""
     return {"orientation": "h", "x": 0, "y": y, "yanchor": "bottom", "xanchor": "left"}
 
 
 def trace(variant: str, index: int, *, shown: bool = True, **more: Any) -> dict[str, Any]:
-    """A trace that belongs to a variant: the page's switches find it by `meta`."""
+    """Returns a trace that belongs to a variant: the page's switches find it by `meta`."""
     made: dict[str, Any] = {"name": label(variant), "meta": variant, "legendgroup": variant}
     if not shown:
         made["visible"] = "legendonly"

@@ -87,7 +87,8 @@ class Frames:
         self._responses = _responses(results.runs)
 
     def responses(self, repeats: Repeats, step: str, role: str, most: int) -> RoleResponses:
-        """The seconds of all repeats added up, second by second; of more than `most` seconds some together.
+        """Returns the seconds of all repeats added up, second by second; of more than `most` seconds some are
+        taken together.
 
         Raises StoreError where a histogram is damaged.
         """
@@ -112,7 +113,7 @@ def _added_up(
     longest: Sequence[float],
     histograms: Sequence[str],
 ) -> tuple[float, float, float, float]:
-    """p50, p95, p99 and the longest of some seconds together."""
+    """Returns p50, p95, p99 and the longest of some seconds together."""
     if len(histograms) == 1:
         return p50[0], p95[0], p99[0], longest[0]
     percentiles = total(histograms).percentiles(_PERCENTS)
@@ -143,7 +144,7 @@ def _rates(runs: Iterable[Run]) -> dict[Key, RoleRates]:
 
 
 def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, list[Second]]]:
-    """Seconds with responses by (step, role) and run id."""
+    """Returns the seconds with responses by (step, role) and run id."""
     lists = ("second", "p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")
     found: dict[tuple[str, str], dict[str, list[Second]]] = {}
     for run, step, role, *columns in _grouped(runs, "series", _KEYS, lists, "max_seconds > 0"):

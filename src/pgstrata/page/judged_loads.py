@@ -15,7 +15,7 @@ _HOW = (
 
 
 def judged_loads(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """None where no load was judged."""
+    """Returns the table of the judged loads; None if no load was judged."""
     rows = [
         row
         for step in workload.compared
@@ -82,7 +82,7 @@ def _each(value: float | None, load: JudgedLoad) -> float | None:
 
 
 def _cell(value: float | None, unit: float = 1) -> Cell:
-    """A figure; blank where a step has none of the kind."""
+    """Returns the cell of a figure; blank if a step has none of the kind."""
     return words("") if value is None else Cell(value / unit, numbers.significant(value / unit))
 
 

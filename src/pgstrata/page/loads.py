@@ -12,7 +12,7 @@ from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 
 
 def seconds(step: StepResults | None, variant: str) -> float | None:
-    """Median seconds of a step over the repeats; None where it was not measured."""
+    """Returns the median seconds of a step over the repeats; None if it was not measured."""
     repeats = step.by_variant.get(variant) if step else None
     return None if repeats is None else repeats.median(lambda m: m.record.seconds)
 
@@ -28,7 +28,8 @@ def stacked(
     title: str,
     how: str,
 ) -> Chart:
-    """One bar for each variant, its phases on top of each other. phases: name → variant → seconds."""
+    """Returns a chart with a bar for each variant, its phases on top of each other. phases: name → variant →
+    seconds."""
     data: list[dict[str, Any]] = [
         {
             "type": "bar",
@@ -61,7 +62,7 @@ def phase_table(
     *,
     together: bool,
 ) -> Table:
-    """Seconds of each phase, a row for each variant. together: with their sum."""
+    """Returns a table of the seconds of each phase, a row for each variant. together: with their sum."""
     rows = []
     for variant in results.variants:
         values = [by_variant.get(variant) for by_variant in phases.values()]
@@ -81,7 +82,7 @@ def _cell(value: float | None) -> Cell:
 
 
 def sizes(step: StepResults | None, variant: str, tables: Sequence[str] = ()) -> tuple[float, float] | None:
-    """Bytes of the tables and of their indexes after a step; all of its tables unless named."""
+    """Returns the bytes of the tables and of their indexes after a step; all of its tables unless named."""
     repeats = step.by_variant.get(variant) if step else None
     if repeats is None:
         return None

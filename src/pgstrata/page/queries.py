@@ -29,7 +29,8 @@ class Queries:
 
 
 def read(results: RunSet, workload: WorkloadResults) -> Queries:
-    """Variants in the order of the campaign; those without queries are left out."""
+    """Returns the queries of a workload, with variants in the order of the campaign; variants without queries
+    are left out."""
     rows: dict[str, dict[str, list[Json]]] = {}
     plans: dict[str, dict[str, Any]] = {}
     buffers: dict[str, dict[str, Json]] = {}
@@ -50,7 +51,7 @@ def read(results: RunSet, workload: WorkloadResults) -> Queries:
 
 
 def facts(workload: WorkloadResults, variant: str, *path: str) -> Any:
-    """A fact that the workload found out about its data, of the variant's last run that has it."""
+    """Returns a fact that the workload found out about its data, of the variant's last run that has it."""
     for run in reversed(workload.runs):
         if run.variant == variant:
             value: Any = run.record.facts
@@ -62,17 +63,18 @@ def facts(workload: WorkloadResults, variant: str, *path: str) -> Any:
 
 
 def has(workload: WorkloadResults, fact: str) -> bool:
-    """Whether any run of the workload has this fact, which tells what kind of workload it is."""
+    """Returns whether any run of the workload has this fact, which tells what kind of workload it is."""
     return any(run.record.facts.get(fact) is not None for run in workload.runs)
 
 
 def relative(results: RunSet, value: float | None) -> Cell:
-    """The base's duration divided by the variant's."""
+    """Returns the cell of the base's duration divided by the variant's."""
     if value is None:
         return missing("the base has none")
     return Cell(value, numbers.ratio(value), time_mark(results, value))
 
 
 def time_mark(results: RunSet, ratio: float) -> Mark:
-    """That of a query's relative time, of which nothing is proven: none unless thresholds are asked for."""
+    """Returns the mark of a query's relative time, which proves nothing: none unless thresholds are asked
+    for."""
     return relative_mark(ratio, results.thresholds) if results.by_thresholds else ""

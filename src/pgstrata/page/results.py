@@ -72,7 +72,7 @@ class Repeats:
         return {role: latency for role, latency in found.items() if latency is not None}
 
     def median(self, of: Callable[[MeasuredStep], float | None]) -> float | None:
-        """The median over the repeats of any figure of the step; None where no repeat has it."""
+        """Returns the median over the repeats of any figure of the step; None if no repeat has it."""
         values = [v for v in map(of, self.repeats) if v is not None]
         return statistics.median(values) if values else None
 
@@ -163,11 +163,12 @@ class RunSet:
         return value
 
     def color(self, variant: str) -> int:
-        """The variant's place in the order of colours."""
+        """Returns the variant's place in the order of colours."""
         return self._index.get(variant, 0)
 
     def ratio(self, step: StepResults, variant: str) -> SummaryCell:
-        """The relative rate of a variant in a step, that of its verdict, with its mark by the thresholds."""
+        """Returns the relative rate of a variant in a step, that of its verdict, with its mark by the
+        thresholds."""
         cell = self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
         found = self.verdict(step, variant)
         if cell.value is None or found is None or found.ratio is None:
@@ -176,7 +177,7 @@ class RunSet:
         return replace(cell, value=found.ratio, mark=mark)
 
     def rate(self, step: StepResults, variant: str) -> float | None:
-        """The rate of a variant in a step, in the step's unit, as every table and chart shows it.
+        """Returns the rate of a variant in a step, in the step's unit, as every table and chart shows it.
 
         That of the base is the one over its repeats; those of the others are the base's × the ratio of their
         verdict (of the machine that is shown), so that a rate, a ratio and a word never say different things.
@@ -190,7 +191,7 @@ class RunSet:
         return base.rate * ratio
 
     def shown_ratio(self, step: StepResults, variant: str) -> float | None:
-        """The ratio of the verdict on the machine whose rates are shown; None where there is none."""
+        """Returns the ratio of the verdict on the machine whose rates are shown; None if there is none."""
         found, base = self.verdict(step, variant), step.by_variant.get(self.base)
         return None if found is None or base is None else found.ratio_on(base.typical.run.machine)
 
@@ -218,11 +219,12 @@ class RunSet:
         }
 
     def verdict(self, step: StepResults, variant: str) -> StepVerdict | None:
-        """None for the base, and where one of the two was not measured."""
+        """Returns the verdict on a variant in a step; None for the base, and if either of the two was not
+        measured."""
         return self.verdicts.get((step.workload, variant, step.name))
 
     def word(self, step: StepResults, variant: str) -> Word | None:
-        """The word of the verdict; None where there is none."""
+        """Returns the word of the verdict; None if there is none."""
         found = self.verdict(step, variant)
         return None if found is None else found.verdict.word
 
@@ -235,7 +237,7 @@ class RunSet:
         return (*self.runs, *self.failed, *self.unable, *self.counted)
 
     def cannot(self, variant: str, workload: str) -> str:
-        """Why a variant's version cannot run a workload; empty where it can."""
+        """Returns why a variant's version cannot run a workload; empty if it can."""
         for run in self.unable:
             if (run.variant, run.workload) == (variant, workload):
                 return run.record.error.message if run.record.error else "this version cannot run it"
@@ -258,7 +260,7 @@ class RunSet:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A sort key under which pg9.6 comes before pg12 and a2 before a10."""
+    """Returns a sort key under which pg9.6 comes before pg12 and a2 before a10."""
     return [
         (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
         for part in re.findall(r"\d+|\D+", text)
@@ -266,12 +268,12 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def anchor(*names: str) -> str:
-    """An identifier for links: letters, digits, dots and dashes only."""
+    """Returns an identifier for links: letters, digits, dots and dashes only."""
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") or "x" for name in names)
 
 
 def campaigns(runs: Iterable[KnownRun]) -> list[str]:
-    """Names of the campaigns of these runs, the last started first."""
+    """Returns the names of the campaigns of these runs, the last started first."""
     last: dict[str, str] = {}
     for run in runs:
         last[run.campaign] = max(last.get(run.campaign, ""), run.started)
@@ -348,8 +350,8 @@ def read_results(
 
 
 def _whole_parts(runs: Sequence[Run], finished: Sequence[Run]) -> list[Run]:
-    """Of runs that failed in a step that they name, and that no finished one replaces, the steps that ended
-    before: they are as whole as any."""
+    """Returns, of runs that failed in a step that they name and that no finished run replaces, the steps that
+    ended before: they are as whole as any."""
     there = {(run.key, run.machine) for run in finished}
     found = []
     for run in _newest(run for run in runs if run.record.status == "failed"):
@@ -366,7 +368,8 @@ def _begun(runs: Iterable[Run]) -> list[Run]:
 
 
 def _ordered_variants(runs: Sequence[Run]) -> list[str]:
-    """In the campaign's order; of several campaigns of one name, as they were first measured."""
+    """Returns the variants in the campaign's order; those of several campaigns of one name, as they were
+    first measured."""
     first: dict[str, tuple[int, str]] = {}
     for run in runs:
         key = (run.record.variant_order, run.record.started)
@@ -375,7 +378,8 @@ def _ordered_variants(runs: Sequence[Run]) -> list[str]:
 
 
 def _named_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
-    """The base that the campaign named when it was last run: a label, or the beginning of one."""
+    """Returns the base that the campaign named when it was last run: a label, or the beginning of one; None
+    if that is not a single variant."""
     last = max(done, key=lambda r: r.record.started, default=None)
     base = last.record.base if last else None
     found = [v for v in variants if v == base] or [v for v in variants if base and v.startswith(base)]
@@ -383,7 +387,8 @@ def _named_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
 
 
 def _newest(runs: Iterable[Run]) -> list[Run]:
-    """Of runs of one key on one machine only the last: it was measured to replace the others."""
+    """Returns only the last of several runs of one key on one machine: it was measured to replace the earlier
+    runs."""
     kept: dict[tuple[object, ...], Run] = {}
     for run in sorted(runs, key=lambda r: (r.record.started, r.run_id)):
         kept[(run.key, run.machine)] = run

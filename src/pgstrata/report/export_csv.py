@@ -14,7 +14,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def plain(value: float | int | str | bool | None) -> str:
-    """A value as a CSV cell, safe to open in a spreadsheet."""
+    """Returns a value as a CSV cell, safe to open in a spreadsheet."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -25,7 +25,7 @@ def plain(value: float | int | str | bool | None) -> str:
 
 
 def header(table: Table) -> list[str]:
-    """Names of the columns: keys first, units in brackets, `marks` last."""
+    """Returns the names of the columns: keys first, units in brackets, `marks` last."""
     names = [name for name, _ in table.keys]
     names += [f"{c.key} [{c.unit}]" if c.unit else c.key for c in table.columns]
     return [plain(name) for name in [*names, "marks"]]
@@ -42,9 +42,8 @@ def _mark(title: str, cell: Cell) -> str:
 
 
 def write_csv(tables: Iterable[Table]) -> dict[str, str]:
-    """File name → text. Tables of one name share a file; a table whose columns differ from the
-    first of its name gives the file more columns at its end, never shifted ones.
-    """
+    """Returns file name → text. Tables of one name share a file; a table whose columns differ from the first
+    of its name gives the file more columns at its end, never shifted ones."""
     grouped: dict[str, list[Table]] = {}
     for table in tables:
         grouped.setdefault(table.name, []).append(table)

@@ -51,7 +51,7 @@ class Page:
 
 
 def embedded(value: Any) -> str:
-    """JSON that is safe inside a <script>: nothing in it can end the element or open a comment."""
+    """Returns JSON that is safe inside a <script>: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -91,8 +91,8 @@ def asset(name: str, package: str = "pgstrata.report") -> Markup:
 
 
 def policy(*scripts: str) -> str:
-    """A content security policy that lets the page run the scripts beside it and these, which are in it, and
-    reach nothing else.
+    """Returns a content security policy that lets the page run the scripts beside it and these, which are in
+    it, and reach nothing else.
 
     `file:` is there because browsers do not count a page opened from disk as its own origin.
     """
@@ -131,7 +131,7 @@ def environment(package: str = "", *, colors: Mapping[str, str] | None = None) -
 
 
 def write_html(page: Page) -> str:
-    """The page. All text in it is escaped by the template engine, JSON by `embedded`."""
+    """Returns the page as HTML. All text in it is escaped by the template engine, JSON by `embedded`."""
     script = asset("page.js")
     plotly = _chart_script() if page.alone and _has_chart(page.sections) else Markup("")
     made = environment(colors={variant.label: variant.color for variant in page.variants})

@@ -23,12 +23,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$#])")
 
 
 def escape(text: str) -> str:
-    """Text that Markdown and the HTML inside it leave as it is; line breaks become spaces."""
+    """Escapes text that Markdown and the HTML inside it would change; line breaks become spaces."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
 
 
 def fence(text: str) -> str:
-    """A fenced block that no run of backticks inside the text can close."""
+    """Returns a fenced block that no run of backticks inside the text can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}text\n{text.rstrip()}\n{ticks}"
@@ -40,7 +40,7 @@ def _cell(cell: Cell) -> str:
 
 
 def table_lines(table: Table) -> list[str]:
-    """A pipe table: units behind the titles, numbers right-aligned."""
+    """Returns the lines of a pipe table: units behind the titles, numbers right-aligned."""
     titles = [escape(f"{c.title} [{c.unit}]" if c.unit else c.title) for c in table.columns]
     rules = ["---:" if c.align == "right" else ":---" for c in table.columns]
     lines = ["| " + " | ".join(titles) + " |", "| " + " | ".join(rules) + " |"]
@@ -103,7 +103,7 @@ def _section(section: Section, level: int) -> list[str]:
 
 
 def write_markdown(title: str, lede: str, sections: Iterable[Section]) -> str:
-    """The whole report as one Markdown document."""
+    """Returns the whole report as one Markdown document."""
     lines = [f"# {escape(title)}", "", escape(lede), ""]
     for section in sections:
         lines += _section(section, 2)

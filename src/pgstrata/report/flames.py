@@ -53,7 +53,7 @@ Flames = Mapping[Key, Mapping[str, Flame]]  # … → variant → flame
 
 
 def read_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
-    """Every profile of the runs; a damaged file counts as none."""
+    """Reads every profile of the runs; a damaged file counts as none."""
     found: dict[Key, dict[str, Flame]] = {}
     for workload in results.workloads:
         for step in workload.steps:

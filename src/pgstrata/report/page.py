@@ -35,7 +35,8 @@ from pgstrata.workload.plugin import PluginError
 def sections(
     results: RunSet, frames: Frames, flames: Flames | None = None, trouble: str = ""
 ) -> list[Section]:
-    """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
+    """Returns the sections of the whole report; sections without data are left out. trouble: why flame graphs
+    are missing."""
     made: list[Section | None] = [summary(results)]
     made.append(published(results))
     made.append(machines(results))
@@ -53,7 +54,7 @@ def sections(
 
 
 def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """What the workload itself has to say of its runs; None where that is nothing."""
+    """Returns the section that the workload itself makes of its runs; None if it makes none."""
     name = workload.runs[0].record.workload_name if workload.runs else ""
     try:
         # Nothing is loaded from a file that a run names: runs may be somebody else's.
@@ -65,8 +66,8 @@ def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def summary(results: RunSet) -> Section:
-    """The answer first; then of each workload the table of verdicts where two variants are compared, else
-    rates and relative rates of all."""
+    """Returns the summary, with the answer first; then of each workload the table of verdicts where two
+    variants are compared, else rates and relative rates of all."""
     blocks: list[Block | None] = [*findings(results)]
     parts: list[Section] = []
     for workload in results.workloads:
@@ -92,7 +93,8 @@ def summary(results: RunSet) -> Section:
 
 
 def _folded(workload: WorkloadResults, matrix: Sequence[Block | None]) -> Section:
-    """The same figures as studies with many variants show them: a column for each step, and bars."""
+    """Returns a folded section with the same figures as studies with many variants show them: a column for
+    each step, and bars."""
     title = f"As rates, relative rates and bars ({workload.name})"
     return Section(anchor("matrix", workload.name), title, _there(matrix), folded=True)
 
@@ -102,7 +104,7 @@ def _there(blocks: Sequence[Block | None]) -> list[Block]:
 
 
 def lede(results: RunSet) -> str:
-    """What this is, in one or two sentences."""
+    """Describes the report in one or two sentences."""
     variants = f"{len(results.variants)} variants" if len(results.variants) > 1 else results.variants[0]
     names = [workload.name for workload in results.workloads]
     names += [f"{name} (counted)" for name in results.counted_workloads]
@@ -127,7 +129,7 @@ def lede(results: RunSet) -> str:
 
 
 def tables(made: list[Section]) -> Iterator[Table]:
-    """Every table of these sections, in order."""
+    """Yields every table of these sections, in order."""
     for section in made:
         for block in section.blocks:
             if isinstance(block, Table):

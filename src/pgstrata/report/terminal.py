@@ -114,7 +114,7 @@ def _table(table: Table, console: Console) -> None:
 
 
 def _lines(cell: Cell) -> list[str]:
-    """A cell as lines: sign and number, then the range of the repeats where there is one."""
+    """Returns a cell as lines: sign and number, then the range of the repeats where there is one."""
     first = f"{cell.sign} {cell.text}".strip()
     return [first, cell.small.replace(" – ", "–")] if cell.small else [first]
 
@@ -128,7 +128,7 @@ def _text(cell: Cell) -> Text:
 
 
 def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
-    """The table in parts of at most `width` characters, each with the leading columns in front.
+    """Splits the table into parts of at most `width` characters, each with the leading columns in front.
 
     A part has at least one column of numbers, however wide: numbers are never cut. The columns are dealt
     out evenly, so that no part is left with a single one where the others are full.
@@ -140,7 +140,7 @@ def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
 
 
 def _deal(table: Table, width: int, most: int) -> list[list[int]]:
-    """Which columns go into which part, at most so many in each."""
+    """Returns which columns go into which part, at most `most` in each."""
     room = width - sum(_column_width(table, i) + _GAP for i in range(table.lead))
     parts: list[list[int]] = [[]]
     left = room

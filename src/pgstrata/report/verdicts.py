@@ -22,12 +22,12 @@ SINGLE = (
 
 
 def interval(low: float, high: float) -> str:
-    """`0.962 … 0.981`; `none` where it is not finite."""
+    """Returns an interval as text, `0.962 … 0.981`; `none` if it is not finite."""
     return f"{low:.3f} … {high:.3f}" if is_bounded(low, high) else "none"
 
 
 def evidence(s: StepVerdict) -> str:
-    """What a verdict stands on: `40 pairs of slices`."""
+    """Returns the evidence of a verdict: `40 pairs of slices`."""
     if s.across is not None:
         return f"{len(s.across.machines)} machines, {numbers.counted(s.verdict.n, 'pair')}"
     if s.evidence == "runs":
@@ -38,7 +38,7 @@ def evidence(s: StepVerdict) -> str:
 
 
 def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
-    """Columns and rows of the table of one comparison."""
+    """Returns columns and rows of the table of a comparison."""
     columns = [c if c != "95 %" else f"{_confidence(comparison)} interval" for c in COLUMNS]
     return columns, [
         [
@@ -56,7 +56,8 @@ def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
+    """Returns notes that a reader must know beside the table: doubts, steps of one side only, why something
+    is unclear."""
     said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
     for s in comparison.judged:
         if s.across is not None:
@@ -78,7 +79,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
-    """A table for each comparison, to paste into a mail or a pull request."""
+    """Returns a Markdown table for each comparison, to paste into a mail or a pull request."""
     parts = []
     for comparison in comparisons:
         columns, cells = rows(comparison)
@@ -91,7 +92,7 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones are skipped."""
+    """Returns JUnit XML: a test per step; slower steps (`failing`) fail, unclear steps are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
         skipped = [s for s in comparison.judged if s not in failing and s.verdict.word == "unclear"]
@@ -120,7 +121,8 @@ def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> 
 
 
 def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """Workflow commands of GitHub: an error per slower step, a warning per unclear one and per doubt."""
+    """Returns workflow commands of GitHub: an error per slower step, a warning per unclear step and per
+    doubt."""
     lines = []
     for comparison in comparisons:
         for s in comparison.judged:
@@ -132,7 +134,7 @@ def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) ->
 
 
 def sentence(comparison: Comparison, s: StepVerdict) -> str:
-    """One step in one sentence."""
+    """Returns the verdict on a step as a single sentence."""
     v = s.verdict
     if s.across is not None:
         return (
@@ -160,13 +162,13 @@ def _rate(s: StepVerdict, rate: float | None) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text in a Markdown table: what would end a cell or begin markup is escaped."""
+    """Returns text for a Markdown table: letters that would end a cell or begin markup are escaped."""
     flat = " ".join(text.split())
     return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in flat)
 
 
 def xml_text(text: str) -> str:
-    """Without the characters that XML 1.0 cannot hold in any form."""
+    """Returns the text with `?` for the characters that XML 1.0 cannot hold in any form."""
     return "".join(c if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)
 
 

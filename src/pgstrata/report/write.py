@@ -178,7 +178,8 @@ def _unwritable(out: Path, cause: OSError) -> StoreError:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Whole or not at all. What is not valid Unicode (names taken from a server's bytes) is replaced."""
+    """Writes a file whole or not at all. Text that is not valid Unicode (names taken from a server's bytes)
+    is replaced."""
     disk.replace(path, text.encode("utf-8", "replace"), durable=False)
 
 

@@ -135,7 +135,8 @@ class Programs:
         return found
 
     def _complaints_of_lines(self, text: str) -> list[tuple[int, str]]:
-        """The server's complaints about the text of a configuration file: line (0 if unknown) and words."""
+        """Returns the server's complaints about the text of a configuration file: line (0 if unknown) and
+        words."""
         folder = Path(tempfile.mkdtemp(prefix="pgstrata-ask-"))
         try:
             (folder / "postgresql.conf").write_text(text)
@@ -207,7 +208,7 @@ class Programs:
         return "" if file is None else _beginning(file)
 
     def _shared(self, name: str) -> Path | None:
-        """A file of those that initdb reads."""
+        """Returns the path of a file that initdb reads; None if it is not installed."""
         folders = [self.bin_dir.parent / "share" / folder for folder in ("postgresql", "pgsql", "")]
         if (self.bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
             answer = self._run("pg_config", "--sharedir")
@@ -275,7 +276,8 @@ def _beginning(file: Path) -> str:
 
 
 def _complaint_by_name(names: Sequence[str], complaints: Sequence[tuple[int, str]]) -> dict[str, str]:
-    """A complaint about a value comes without its line: the name stands in the sentence."""
+    """Returns the first complaint by the name of its setting: a complaint about a value comes without its
+    line, but its sentence holds the name."""
     for _, words in complaints:
         for named in re.findall(r'parameter "([^"]+)"', words):
             for name in names:
@@ -302,7 +304,7 @@ def _programs(bin_dir: Path, identity: object) -> Programs:
 
 
 def _identity(program: Path) -> tuple[int, int, int, int]:
-    """What changes when another file takes a program's place."""
+    """Returns the facts of a program's file that change when another file takes its place."""
     about = program.stat()
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
 

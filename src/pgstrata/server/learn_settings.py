@@ -69,12 +69,12 @@ def main() -> None:
 
 
 def _known(name: str, majors: Sequence[int]) -> dict[int, Row]:
-    """What the table has of a setting in these versions."""
+    """Returns the rows that the table has of a setting in these versions."""
     return {major: row for major in majors if (row := written(name, major))}
 
 
 def _stretches(rows: Mapping[int, Row], majors: Sequence[int]) -> Iterator[tuple[int, int, Row]]:
-    """First and last of the versions next to each other that have the same row."""
+    """Yields first and last of the versions next to each other that have the same row."""
     for row, group in itertools.groupby(majors, key=rows.get):
         same = list(group)
         if row is not None:

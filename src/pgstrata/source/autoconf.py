@@ -161,7 +161,8 @@ def _check(options: Sequence[str], text: str) -> None:
 
 
 def _sources(tree: Path) -> int:
-    """About how many source files are compiled: the server's, and those of libraries once for each use."""
+    """Returns about how many source files are compiled: the server's, and those of libraries once for each
+    use."""
     count = 0
     for part, times in (("src/backend", 1), ("src/port", 2), ("src/common", 2), ("src/timezone", 1)):
         for _, folders, names in os.walk(tree / part):

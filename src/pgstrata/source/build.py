@@ -72,7 +72,7 @@ def build(
     check: Callable[[], None] = lambda: None,
     again: bool = False,
 ) -> BuiltServer:
-    """The server of a tree, built now unless the cache has it.
+    """Returns the server of a tree, built now unless the cache has it.
 
     progress gets how far it is, say sentences; check is called several times a second and may raise to end
     the build. again: a build that failed before is tried once more.
@@ -109,7 +109,8 @@ def build(
 
 
 def find_built(tree: Tree, recipe: Build) -> BuiltServer | None:
-    """The server of a tree if the cache has it. Raises BuildError where its build failed before."""
+    """Returns the server of a tree if the cache has it, else None. Raises BuildError if its build failed
+    before."""
     compiler = find_compiler(recipe.cc)
     return _there(build_cache.key_of(_inputs(tree, recipe, compiler, needed(tree.version_num, compiler))))
 
@@ -139,7 +140,7 @@ def _full() -> BuildError:
 
 
 def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) -> Json:
-    """Everything the result depends on."""
+    """Returns everything the result of a build depends on."""
     for folder in recipe.extensions:
         check_executed(folder, f"the extension {folder}", advice=OWN)
     return {
@@ -159,7 +160,7 @@ def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) ->
 
 
 def _is_relocatable(source: Path) -> bool:
-    """True if servers of a tree find their files wherever they are installed, as from 8.0 on."""
+    """Returns True if servers of a tree find their files wherever they are installed, as from 8.0 on."""
     paths = source / "src/port/path.c"
     if (source / "src/backend/utils/init/findbe.c").is_file():  # of 7.4 and before
         return False
@@ -167,8 +168,8 @@ def _is_relocatable(source: Path) -> bool:
 
 
 def _system(tree: Tree, recipe: Build) -> str:
-    """autoconf unless meson is asked for, by name or by options only it has. Raises UsageError where the tree
-    has no meson.build, as before 16."""
+    """Returns the build system: autoconf unless meson is asked for, by name or by options only it has. Raises
+    UsageError where the tree has no meson.build, as before 16."""
     wanted = recipe.system
     if wanted == "auto":
         wanted = "meson" if recipe.meson and not recipe.configure else "autoconf"
@@ -300,7 +301,7 @@ def _take_out(installed: Path, target: Path) -> None:
 
 
 def _configured(job: Job, system: str) -> str:
-    """The options of the build, as configure quotes them: what two builds are compared by."""
+    """Returns the options of the build, quoted as configure does: two builds are compared by them."""
     flags = [f"CC={job.compiler.text}", f"CFLAGS={job.flags_text}"]
     options = meson.options_of(job.build) if system == "meson" else job.build.configure
     least = [] if system == "meson" else [f"--without-{name}" for name in autoconf.LEAST]
@@ -308,7 +309,8 @@ def _configured(job: Job, system: str) -> str:
 
 
 def _to_create(job: Job, extensions: Sequence[ExtensionRecord]) -> tuple[str, ...]:
-    """What is made in the database of a run: modules that have something to make there."""
+    """Returns the names to create in the database of a run: modules with an extension or script to install
+    there."""
     names = [
         name
         for name in job.build.contrib
@@ -319,7 +321,8 @@ def _to_create(job: Job, extensions: Sequence[ExtensionRecord]) -> tuple[str, ..
 
 
 def _expected(tree: Tree) -> int:
-    """Files that the last build of the same major version compiled; 0 where there was none."""
+    """Returns the number of files that the last build of the same major version compiled; 0 if there was
+    none."""
     same = [
         kept.record.compiled
         for kept in build_cache.built()
@@ -348,7 +351,7 @@ def _with_ccache(job: Job) -> None:
 
 
 def _ccache_folder(folder: Path) -> Path:
-    """The compiler's cache, owned by whoever builds."""
+    """Makes the compiler's cache, owned by the account that builds, and returns its folder."""
     account = server_account()
     folder.mkdir(parents=True, exist_ok=True)
     if account is not None and folder.stat().st_uid != account.uid:

@@ -38,13 +38,13 @@ ADVICE = "name another place with PGSTRATA_CACHE"
 
 
 def key_of(inputs: Json) -> str:
-    """24 hexadecimal digits that stand for everything a build depends on."""
+    """Returns 24 hexadecimal digits that stand for everything a build depends on."""
     text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
     return digests.of(text.encode(errors="surrogateescape"))[:24]
 
 
 def folder_of(key: str) -> Path:
-    """Where a server lies, or would."""
+    """Returns the folder where a server lies, or would."""
     return cache_dir() / "servers" / f"built-{key}"
 
 
@@ -62,7 +62,7 @@ class Kept:
 
 
 def find(key: str) -> BuiltRecord | None:
-    """What is recorded of a built server; None where it is not there."""
+    """Returns the record of a built server; None if it is not there."""
     try:
         return json_as(read_small(folder_of(key) / "built.json").encode(), BuiltRecord)
     except (OSError, BoundError):
@@ -70,7 +70,7 @@ def find(key: str) -> BuiltRecord | None:
 
 
 def built() -> list[Kept]:
-    """Every built server, oldest version first, by name of its build."""
+    """Returns all built servers, oldest version first, by name of the build."""
     folders = (cache_dir() / "servers").glob("built-*")
     found = [Kept(record, f) for f in folders if (record := find(f.name.removeprefix("built-")))]
     return sorted(found, key=_version_and_names)
@@ -104,7 +104,7 @@ def remember_failure(key: str, about: Json, error: BuildError) -> None:
 
 
 def failure(key: str) -> Json | None:
-    """The remembered failure of a build."""
+    """Returns the remembered failure of a build; None if there is none."""
     return _read(_failure_file(key))
 
 
@@ -114,7 +114,7 @@ def forget_failure(key: str) -> None:
 
 
 def failures() -> list[Json]:
-    """Every remembered failure, the newest first."""
+    """Returns all remembered failures, the newest first."""
     found = [f for p in (cache_dir() / "servers").glob(".failed-*.json") if (f := _read(p))]
     return sorted(found, key=lambda f: -float(f["at"]))
 
@@ -124,7 +124,8 @@ def failures() -> list[Json]:
 
 @contextlib.contextmanager
 def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -> Iterator[Path]:
-    """The folder in which a build is made, empty; nobody else has it meanwhile, it is gone afterwards.
+    """Yields the folder in which a build is made, empty; no other process has it meanwhile, and it is removed
+    afterwards.
 
     Waits while another pgstrata makes the same build. Raises ServerError where it cannot be written, and
     OwnershipError where it is somebody else's: what is built there is run, so whoever can write to it could
@@ -223,7 +224,7 @@ def remove(name: str) -> list[str]:
 
 
 def names_of(failed: Json) -> list[str]:
-    """What a failed build can be called on the command line."""
+    """Returns the names of a failed build on the command line."""
     return _names(str(failed["key"]), str(failed["label"]), failed["build"], str(failed["origin"]))
 
 

@@ -39,7 +39,7 @@ def code_digest(bin_dir: Path) -> str:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The server, its modules, and what initdb reads."""
+    """Yields the files of the server, its modules, and the files that initdb reads."""
     yield root / "bin/postgres"
     for file in sorted((root / "lib").rglob("*.so*")):
         if file.is_file() and not file.is_symlink():
@@ -50,7 +50,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _parts(file: Path) -> Iterator[bytes]:
-    """The content of a file; of a program or module what is loaded of it."""
+    """Yields the content of a file; of a program or module only the sections that are loaded."""
     sections = sections_of(file)
     with file.open("rb") as opened:
         if not sections:

@@ -16,7 +16,7 @@ FULL = "No space left on device"
 
 
 def first_errors(log: str, most: int = 6) -> list[str]:
-    """The first lines of a log that say what is wrong, the line that names the file before them."""
+    """Returns the first lines of a log that say what is wrong, the line that names the file before them."""
     found: list[str] = []
     for line in log.splitlines():
         text = line.strip()
@@ -28,5 +28,5 @@ def first_errors(log: str, most: int = 6) -> list[str]:
 
 
 def log_end(log: str) -> str:
-    """The last lines of a log, long ones cut."""
+    """Returns the last lines of a log, long lines cut."""
     return "\n".join(line[:600] for line in log.splitlines()[-END_LINES:])

@@ -24,12 +24,12 @@ _URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")
 
 
 def is_url(where: str) -> bool:
-    """Whether a repository is named by an address, not by a folder."""
+    """Returns whether a repository is named by an address, not by a folder."""
     return _URL.fullmatch(where) is not None
 
 
 def public(url: str) -> str:
-    """An address without the password it may hold."""
+    """Returns an address without the password it may hold."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
@@ -40,7 +40,7 @@ def check_ref(ref: str) -> None:
 
 
 def repository(folder: Path) -> Path:
-    """The folder of a repository, bare or not. Raises UsageError where it is none."""
+    """Returns the folder of a repository, bare or not. Raises UsageError if it is no repository."""
     if re.match(r"(?:https?|git|ssh|file):/", str(folder)):
         raise UsageError(f"{shown(folder)} is an address, not a folder", "git clone it, and name the clone")
     folder = Path(os.path.abspath(user_path(folder)))  # noqa: PTH100
@@ -64,7 +64,7 @@ def repository(folder: Path) -> Path:
 
 
 def commit_of(repo: Path, ref: str) -> str:
-    """The full hash of the commit a name stands for; of a range A..B that of B.
+    """Returns the full hash of the commit a name stands for; of a range A..B that of B.
 
     Raises UsageError with the nearest names where there is none.
     """
@@ -96,7 +96,7 @@ def _no_ref(repo: Path, ref: str) -> UsageError:
 
 
 def _commits_like(repo: Path, ref: str) -> list[str]:
-    """Commits whose hash begins like what may be one with a slip in it: the longest such beginning, of six
+    """Returns commits whose hash begins like a mistyped hash: those with the longest common beginning, of six
     digits at least."""
     if not re.fullmatch(r"[0-9a-fA-F]{7,64}", ref):
         return []
@@ -109,7 +109,7 @@ def _commits_like(repo: Path, ref: str) -> list[str]:
 
 
 def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
-    """The tree of a commit. Its identity is git's own hash of the tree: a commit that changes no file
+    """Returns the tree of a commit. Its identity is git's own hash of the tree: a commit that changes no file
     and its parent are the same server.
 
     Raises UsageError where there is no such commit, or it holds no PostgreSQL.
@@ -182,8 +182,8 @@ def _export(repo: Path, commit: str, target: Path) -> None:
 
 
 def clone(url: str, ref: str, cache: Path, say: Callable[[str], None]) -> Path:
-    """The bare copy of a repository in the cache, with `ref` in it; fetched where it is not there yet,
-    and where `ref` may have moved. Raises ServerError where it cannot be reached."""
+    """Returns the bare copy of a repository in the cache, with `ref` in it; fetched if it is not there yet,
+    and if `ref` may have moved. Raises ServerError if the repository cannot be reached."""
     folder = cache / "repositories" / f"{digests.of(url)[:16]}.git"
     if folder.exists() and re.fullmatch(r"[0-9a-f]{40}", ref):
         try:

@@ -37,7 +37,7 @@ OVERRIDES = {
 
 
 def git_command(repo: Path, *arguments: str) -> list[str]:
-    """A command of git on a repository whose config is not trusted to name programs."""
+    """Returns a command of git on a repository whose config is not trusted to name programs."""
     settings = [word for name, value in OVERRIDES.items() for word in ("-c", f"{name}={value}")]
     return ["git", *settings, "--no-pager", "-C", str(repo), *arguments]
 
@@ -52,7 +52,8 @@ _DRIVER = re.compile(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.IGNO
 
 
 def _without_filters(repo: Path) -> list[str]:
-    """Options that end the filters of a repository's config, whose names are its own."""
+    """Returns options that switch off the filters of a repository's config, which chooses their names
+    itself."""
     command = git_command(repo, "config", "--list", "--name-only", "-z")
     done = subprocess.run(
         command, capture_output=True, env=git_environment(), stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS
@@ -73,7 +74,7 @@ _VARIABLES = {"": "PGSTRATA_GIT_EMPTY", "false": "PGSTRATA_GIT_FALSE"}
 
 
 def git_environment(*, fetches: bool = False) -> dict[str, str]:
-    """The environment of git: no questions for passwords, messages in English.
+    """Returns the environment of git: no questions for passwords, messages in English.
 
     fetches: other repositories may be reached, by a transport that runs no command of a config. Else none is:
     what a partial clone lacks would be fetched by the program that its config names.
@@ -93,7 +94,7 @@ def git_environment(*, fetches: bool = False) -> dict[str, str]:
 
 
 def run_git(repo: Path, *arguments: str, seconds: float = COMMAND_SECONDS) -> bytes:
-    """What git prints. Raises ServerError with what it said."""
+    """Returns the output of git. Raises ServerError with git's own message."""
     try:
         name = next((word for word in arguments if not word.startswith("-")), "")
         options: list[str] = []
@@ -126,7 +127,7 @@ def run_git(repo: Path, *arguments: str, seconds: float = COMMAND_SECONDS) -> by
 
 
 def about(repo: Path, commit: str) -> dict[str, Any]:
-    """Hash, author's date (ISO 8601) and subject of a commit."""
+    """Returns hash, author's date (ISO 8601) and subject of a commit."""
     out = run_git(repo, "log", "-1", "--no-show-signature", "--format=%H%x00%aI%x00%s", commit, "--")
     found, date, subject = out.decode(errors="replace").rstrip("\n").split("\0")
     return {"commit": found, "date": date, "subject": subject}

@@ -26,7 +26,7 @@ _MARK = b"\x01"
 
 
 def changes_no_code(path: bytes) -> bool:
-    """True for a path of a source tree that is in no server."""
+    """Returns True for a path of a source tree that is in no server."""
     return _IDLE.fullmatch(path) is not None
 
 

@@ -81,7 +81,7 @@ class Job:
         self.tell()
 
     def heard(self, line: str) -> None:
-        """A line of the build's output: counts what is compiled."""
+        """Reads a line of the build's output and counts the compiled files."""
         match = _COMPILED.search(line)
         if match is None:
             return

@@ -82,13 +82,13 @@ class Need:
         )
 
     def record(self) -> MendRecord:
-        """As a run has it."""
+        """Returns the patch in the form a run stores."""
         return MendRecord(name=self.name, reason=self.reason, flags=self.flags)
 
 
 @cache
 def needs() -> tuple[Need, ...]:
-    """The whole table."""
+    """Returns all rows of the table of compatibility patches."""
     document = tomllib.loads((Path(__file__).parent / "old.toml").read_text(encoding="utf-8"))
     return tuple(_need(name, keys) for name, keys in document.items())
 
@@ -116,7 +116,8 @@ def _need(name: str, keys: Mapping[str, Any]) -> Need:
 
 
 def needed(version_num: int, compiler: Compiler) -> list[Need]:
-    """The lines to look at in a tree of a version with this compiler and the programs of this machine."""
+    """Returns the rows of the table that may apply to a tree of a version with this compiler and the programs
+    of this machine."""
     return [
         need
         for need in needs()
@@ -133,7 +134,8 @@ def _holds(program: str, release: tuple[int, ...], compiler: Compiler) -> bool:
 
 @cache
 def _release(program: str) -> tuple[int, ...]:
-    """The release of bison, flex or perl here; that of the newest where it does not say, as most are."""
+    """Returns the release of bison, flex or perl on this machine; if it is unknown, a release newer than all,
+    as most are new."""
     if path := shutil.which(program):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             if match := re.search(r"v?(\d{1,9}(?:\.\d{1,9})+)", probe([path, "--version"]).stdout):

@@ -63,7 +63,8 @@ def build(job: Job) -> None:
 
 
 def _programs(job: Job) -> tuple[list[str], str]:
-    """Meson and ninja as the account that builds can run them: copied where they lie in a closed home."""
+    """Returns meson and ninja in a place where the account that builds can run them: copied if they lie in a
+    closed home."""
     meson, ninja = meson_command(), ninja_command()
     account = server_account()
     if blocked_at(Path(ninja).resolve().parent, account):
@@ -85,8 +86,8 @@ def _programs(job: Job) -> tuple[list[str], str]:
 
 
 def _python_of(script: str) -> Path:
-    """The interpreter in the first line of a script, its links resolved; the script itself where there is
-    none."""
+    """Returns the interpreter in the first line of a script, its links resolved; the script itself if that
+    line names none."""
     with Path(script).open("rb") as file:
         line = file.readline(1000)
     words = line[2:].split() if line.startswith(b"#!") else []
@@ -94,7 +95,7 @@ def _python_of(script: str) -> Path:
 
 
 def options_of(recipe: Build) -> tuple[str, ...]:
-    """The options that decide about the code: those of the build, and what meson takes for granted.
+    """Returns the options that decide about the code: those of the build, and the default that meson needs.
 
     Meson makes of the server a library first, and compiles what is in libraries with -fPIC, which
     autoconf's makefiles do not: two builds that differ in nothing else still differ in that.

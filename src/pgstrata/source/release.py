@@ -41,7 +41,7 @@ def check_version(version: str) -> None:
 
 
 def is_url(where: str) -> bool:
-    """Whether an archive is named by an address."""
+    """Returns whether an archive is named by an address."""
     return re.match(r"https?://", where) is not None
 
 
@@ -51,7 +51,7 @@ def site() -> str:
 
 
 def tree_of_release(version: str, cache: Path, say: Callable[[str], None]) -> Tree:
-    """The tree of a release, `17.11`, or the newest of a major version, `17`.
+    """Returns the tree of a release, `17.11`, or the newest of a major version, `17`.
 
     Raises ServerError where the site cannot be reached or has no such release, or the digest is not right.
     """
@@ -80,7 +80,8 @@ def tree_of_release(version: str, cache: Path, say: Callable[[str], None]) -> Tr
 
 
 def tree_of_url(address: str, cache: Path, say: Callable[[str], None]) -> Tree:
-    """The tree in an archive at an address; nothing vouches for it, its hash is in every run."""
+    """Returns the tree in an archive at an address; no digest is published for it, so its hash is in every
+    run."""
     name = digests.of(address)[:16]
     base = urllib.parse.urlsplit(address).path.rpartition("/")[2]
     if not re.fullmatch(r"[\w.+~-]{1,100}", base):
@@ -100,7 +101,7 @@ def _address(version: str, ending: str) -> str:
 
 
 def _public(address: str) -> str:
-    """An address without the user and password it may hold."""
+    """Returns an address without the user and password it may hold."""
     parts = urllib.parse.urlsplit(address)
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 

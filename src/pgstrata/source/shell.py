@@ -30,7 +30,7 @@ _LOG_MOST = 64 << 20
 
 
 def limit_seconds() -> float:
-    """The limit of one command of a build."""
+    """Returns the time limit of a single command of a build, in seconds."""
     try:
         return max(1.0, float(os.environ["PGSTRATA_BUILD_SECONDS"]))
     except (KeyError, ValueError):
@@ -38,7 +38,8 @@ def limit_seconds() -> float:
 
 
 def build_environment(folder: Path) -> dict[str, str]:
-    """Small, so that no CFLAGS or MAKEFLAGS of the user's decides what is built.
+    """Returns the environment of a build, small, so that no CFLAGS or MAKEFLAGS of the user's decides the
+    result.
 
     folder: of the build; what a compiler that is killed leaves behind goes with it.
     """
@@ -132,7 +133,7 @@ class Shell:
         )
 
     def failure(self, what: str, begin: int, code: int) -> BuildError:
-        """Why a command failed, by its part of the log."""
+        """Returns the error for a failed command, with the reason from its part of the log."""
         text = self.text(begin)
         errors = first_errors(text)
         if FULL in text:
@@ -152,7 +153,7 @@ class Shell:
         )
 
     def text(self, begin: int) -> str:
-        """The log from an offset on, its end where it is long."""
+        """Returns the log from an offset on, only its end if it is long."""
         try:
             with self.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)

@@ -44,7 +44,7 @@ class SourceSpec:
 
 
 def find_tree(spec: str, say: Callable[[str], None] = lambda text: None, folder: Path | None = None) -> Tree:
-    """The tree a spec stands for, fetched if need be; relative paths start at `folder`.
+    """Returns the tree a spec stands for, fetched if need be; relative paths start at `folder`.
 
     Raises UsageError for what does not exist, ServerError for what cannot be had.
     """

@@ -41,7 +41,7 @@ def _missing(program: str, what: str, why: str = "") -> BuildError:
 
 
 def _of_source(program: str) -> BuildError:
-    """The error for a program that the extra `source` brings."""
+    """Returns the error for a program that the extra `source` brings."""
     return BuildError(
         f"there is no {program} on this machine, with which this build is made",
         f"pip install 'pgstrata[source]', or apt-get install {_PACKAGES[program]}",
@@ -50,7 +50,8 @@ def _of_source(program: str) -> BuildError:
 
 
 def meson_command() -> list[str]:
-    """Meson: the one beside this Python, else the system's. Raises BuildError where there is none."""
+    """Returns the command of meson: the one beside this Python, else the system's. Raises BuildError if there
+    is none."""
     if (beside := Path(sys.executable).parent / "meson").is_file():
         return [str(beside)]
     if found := shutil.which("meson"):
@@ -59,7 +60,8 @@ def meson_command() -> list[str]:
 
 
 def ninja_command() -> str:
-    """Ninja, likewise."""
+    """Returns the command of ninja: the one beside this Python, else the system's. Raises BuildError if there
+    is none."""
     if (beside := Path(sys.executable).parent / "ninja").is_file():
         return str(beside)
     if found := shutil.which("ninja") or shutil.which("ninja-build"):
@@ -68,12 +70,13 @@ def ninja_command() -> str:
 
 
 def ccache_command() -> str | None:
-    """ccache, unless it is not there or `PGSTRATA_CCACHE` is 0."""
+    """Returns the path of ccache; None if it is not installed or `PGSTRATA_CCACHE` is 0."""
     return None if os.environ.get("PGSTRATA_CCACHE") == "0" else shutil.which("ccache")
 
 
 def machine_for(cflags: str) -> str:
-    """What flags such as -march=native depend on: this machine's CPU; empty where they do not."""
+    """Returns a digest of this machine's CPU, on which flags such as -march=native depend; empty for flags
+    that do not."""
     if not _CPU_FLAGS.search(cflags):
         return ""
     try:
@@ -85,7 +88,7 @@ def machine_for(cflags: str) -> str:
 
 
 def jobs() -> int:
-    """How many compilers at once: the CPUs this process may use, or `PGSTRATA_JOBS`."""
+    """Returns the number of compilers to run at once: the CPUs this process may use, or `PGSTRATA_JOBS`."""
     named = os.environ.get("PGSTRATA_JOBS", "")
     return int(named) if re.fullmatch(r"[1-9]\d{0,3}", named) else len(os.sched_getaffinity(0))
 

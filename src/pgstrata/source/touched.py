@@ -96,7 +96,7 @@ def _log(repo: Path, block: Sequence[str], *options: str) -> bytes:
 def _entries(
     changes: Mapping[str, Touched], listed: bytes, end: bytes
 ) -> Iterable[tuple[Touched, list[bytes]]]:
-    """The commits that are asked for, each with its lines."""
+    """Yields the commits that are asked for, each with its lines."""
     for entry in listed.split(_MARK)[1:]:
         commit, *lines = entry.split(end)
         if (touched := changes.get(commit.strip().decode())) is not None:
@@ -136,7 +136,7 @@ def _read_diffs(changes: Mapping[str, Touched], listed: bytes) -> None:
 
 
 def _name_in(text: bytes, function: re.Pattern[bytes]) -> bytes:
-    """The view that is created there, or the function; empty where there is none."""
+    """Returns the name of the view or function that is created in a text; empty if there is none."""
     if view := _VIEW.match(text):
         return view[1]
     match = function.search(text) if function is _CALLED else function.match(text)

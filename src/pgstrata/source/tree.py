@@ -57,14 +57,14 @@ OWN = "copy it to a folder of your own (cp -r): what is built from it runs on th
 
 
 def version_in(name: str, text: str) -> str | None:
-    """The version that one of NAMES_VERSION says; None where it says none."""
+    """Returns the version in the text of a file of NAMES_VERSION; None if it names none."""
     match = (_MESON if name == "meson.build" else _AC_INIT).search(text)
     found = match and _VERSION.fullmatch(match[1].strip())
     return found[0] if found else None
 
 
 def no_tree(where: str) -> UsageError:
-    """The error for what is no source tree of PostgreSQL."""
+    """Returns the error for a folder that is no source tree of PostgreSQL."""
     return UsageError(
         f"{where} is not a source tree of PostgreSQL: no configure.ac, configure.in or meson.build names it",
         "name the folder that holds configure and src",
@@ -89,7 +89,8 @@ def _entry(folder: Path, name: str) -> bytes:
 
 
 def tree_of_folder(folder: Path) -> Tree:
-    """The tree as it lies in a folder, changed files included; what a build left there is not part of it.
+    """Returns the tree as it lies in a folder, changed files included, without the files that a build left
+    there.
 
     Only files below the folder are read, links are not followed, nothing is written to it.
     Raises UsageError where it is no source tree, ServerError where it cannot be read.
@@ -127,7 +128,8 @@ def tree_of_folder(folder: Path) -> Tree:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Names of the files that are source: those git knows or would, else all but what builds leave."""
+    """Yields the names of the source files: those git knows or would, else all but the files that builds
+    leave."""
     listed = _git_lists(folder)
     names = listed if listed is not None else _walk(folder)
     for name in names:
@@ -159,7 +161,8 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def _checkout(folder: Path) -> dict[str, Any]:
-    """Commit of a git checkout and whether its files were changed; nothing where it is none."""
+    """Returns the commit of a git checkout and whether its files were changed; empty for a folder that is no
+    checkout."""
     if not (folder / ".git").exists():
         return {}
     try:
@@ -174,8 +177,8 @@ def _checkout(folder: Path) -> dict[str, Any]:
 
 
 def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any) -> Tree:
-    """The tree in a tar archive. Raises UsageError where it is no archive of one source tree, or names
-    files outside its folder."""
+    """Returns the tree in a tar archive. Raises UsageError if it is no archive of a single source tree, or
+    names files outside its folder."""
     if file.exists() and not file.is_file():
         raise UsageError(f"{file} is no file", "tar: names an archive of a source tree")
     try:

@@ -33,7 +33,8 @@ def estimate_series(
     resamples: int = RESAMPLES,
     seed: int = 1,
 ) -> Estimate:
-    """Log ratio of the mean rates, with the standard error of a stationary bootstrap of both series.
+    """Returns the log ratio of the mean rates, with the standard error of a stationary bootstrap of both
+    series.
 
     The series are independent of each other and may have different lengths. Degrees of freedom after
     Welch and Satterthwaite, each series counting as many values as it has blocks: a few long blocks
@@ -87,7 +88,8 @@ def resample(x: Array, length: float, resamples: int, rng: np.random.Generator) 
 
 
 def block_length(x: Array) -> float:
-    """Mean block length of the stationary bootstrap for the mean, in values, chosen from the data.
+    """Returns the mean block length of the stationary bootstrap for the mean, in values, chosen from the
+    data.
 
     Source: Politis and White 2004, with the correction of Patton, Politis and White 2009:
     b = (2 G² n ÷ (2 g²))^(1/3) with G = Σ λ(k/M) |k| R(k) and g = Σ λ(k/M) R(k), λ the flat-top kernel,

@@ -77,7 +77,7 @@ def shifts(
     criterion: Criterion = USUAL,
     seed: int = 1,
 ) -> list[Shift]:
-    """The shifts of level in a row of versions, in the order of the row.
+    """Returns the shifts of level in a row of versions, in the order of the row.
 
     Binary segmentation (Scott and Knott 1974): the best place in the whole row is tested, then the
     stretches on both sides of it. The test is the largest likelihood ratio over all places, its
@@ -143,7 +143,7 @@ def _row(versions: Sequence[Version]) -> _Row:
 
 
 def _gains(x: Array, w: Array) -> Array:
-    """For each place k = 1 … n−1: how much a shift there lowers the weighted sum of squares.
+    """Returns for each place k = 1 … n−1 how much a shift there lowers the weighted sum of squares.
 
     x may hold many rows; the last axis is the row's.
     """
@@ -157,7 +157,7 @@ def _gains(x: Array, w: Array) -> Array:
 
 
 def _total(x: Array, w: Array) -> Array:
-    """Weighted sum of squares around the weighted mean."""
+    """Returns the weighted sum of squares around the weighted mean."""
     mean = (x * w).sum(axis=-1, keepdims=True) / w.sum()
     total: Array = (w * (x - mean) ** 2).sum(axis=-1)
     return total
@@ -170,7 +170,7 @@ def _best(row: _Row) -> tuple[int, float]:
 
 
 def _p_value(row: _Row, seed: int) -> float:
-    """Of the largest gain over all places, against simulated rows without a shift."""
+    """Returns the p-value of the largest gain over all places, against simulated rows without a shift."""
     n = len(row.x)
     if n < 2:
         return 1.0
@@ -202,7 +202,8 @@ def _segment(row: _Row, start: int, end: int, level: float, seed: int) -> list[i
 
 
 def _where(row: _Row, confidence: float) -> tuple[int, int]:
-    """Smallest set of places that holds the shift with this confidence, as first and last of them.
+    """Returns the smallest set of places that holds the shift with this confidence, as its first and last
+    place.
 
     Posterior under flat priors on place and levels (and log of the noise, where it is not known); Smith
     1975. Weight of a place: (w₁ w₂)^(−½) × likelihood of its residual sum of squares.
@@ -227,7 +228,7 @@ def _where(row: _Row, confidence: float) -> tuple[int, int]:
 
 
 def _size(row: _Row, place: int, confidence: float) -> tuple[float, float, float]:
-    """Log of level after ÷ level before, with Student's interval given the place."""
+    """Returns the log of level after ÷ level before, with Student's interval given the place."""
     (x1, w1), (x2, w2) = (row.x[:place], row.w[:place]), (row.x[place:], row.w[place:])
     log = float((x2 * w2).sum() / w2.sum() - (x1 * w1).sum() / w1.sum())
     rest = float(_total(x1, w1) + _total(x2, w2))

@@ -27,7 +27,8 @@ _SAME_GAMMA = 1e4
 
 
 def student_quantile(freedom: float, share: float) -> float:
-    """Below which this share, 0 to 1, of Student's distribution lies; infinite freedom: of the normal one.
+    """Returns the value below which this share, 0 to 1, of Student's distribution lies; infinite freedom: of
+    the normal one.
 
     Newton's method on the logarithm of the tail, which is nearly a line there.
     """
@@ -41,7 +42,7 @@ def student_quantile(freedom: float, share: float) -> float:
 
 
 def _upper_quantile(freedom: float, tail: float) -> float:
-    """Above which this share, below one half, lies."""
+    """Returns the value above which this share of Student's distribution, below one half, lies."""
     if tail <= 0.0:
         return math.inf
     normal = -_NORMAL.inv_cdf(tail)
@@ -61,7 +62,7 @@ def _upper_quantile(freedom: float, tail: float) -> float:
 
 
 def student_below(freedom: float, value: float) -> float:
-    """The share of Student's distribution below a value, 0 to 1."""
+    """Returns the share of Student's distribution below a value, 0 to 1."""
     if math.isnan(value) or math.isnan(freedom):
         return math.nan
     if math.isinf(freedom):
@@ -70,8 +71,8 @@ def student_below(freedom: float, value: float) -> float:
 
 
 def _student_above(freedom: float, value: float) -> float:
-    """The share above a value of at least 0 (Abramowitz and Stegun 1964, 26.7.1): ½ I_x(ν/2, ½) with
-    x = ν ÷ (ν + t²)."""
+    """Returns the share of Student's distribution above a value of at least 0 (Abramowitz and Stegun 1964,
+    26.7.1): ½ I_x(ν/2, ½) with x = ν ÷ (ν + t²)."""
     if math.isinf(value):
         return 0.0
     square = value * value
@@ -84,7 +85,7 @@ def _student_density(freedom: float, value: float) -> float:
 
 
 def _half_step(a: float) -> float:
-    """ln Γ(a + ½) − ln Γ(a); for large a by its series (Tricomi and Erdélyi 1951)."""
+    """Returns ln Γ(a + ½) − ln Γ(a); for large a by its series (Tricomi and Erdélyi 1951)."""
     if a > _SAME_GAMMA:
         return 0.5 * math.log(a) - 1 / (8 * a) + 1 / (192 * a**3)
     return math.lgamma(a + 0.5) - math.lgamma(a)
@@ -99,7 +100,8 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _beta_share(a: float, b: float, x: float, rest: float) -> float:
-    """The regularised incomplete beta function I_x(a, b); rest: 1 − x, which may be too small to see in x."""
+    """Returns the regularised incomplete beta function I_x(a, b); rest: 1 − x, which may be too small to see
+    in x."""
     if x <= 0.0:
         return 0.0
     if rest <= 0.0:
@@ -113,7 +115,8 @@ def _beta_share(a: float, b: float, x: float, rest: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of I_x(a, b) (Abramowitz and Stegun 1964, 26.5.8) by Lentz's method (1976)."""
+    """Returns the continued fraction of I_x(a, b) (Abramowitz and Stegun 1964, 26.5.8) by Lentz's method
+    (1976)."""
     c, d = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1.0))
     value = d
     for m in range(1, _MOST_TERMS):
@@ -133,15 +136,16 @@ def _not_zero(value: float) -> float:
 
 
 def coin_below(most: int, throws: int) -> float:
-    """How likely a fair coin shows its head no more than `most` times: I_½(throws − most, most + 1)."""
+    """Returns the probability that a fair coin shows its head at most `most` times: I_½(throws − most, most +
+    1)."""
     if most < 0:
         return 0.0
     return 1.0 if most >= throws else _beta_share(throws - most, most + 1.0, 0.5, 0.5)
 
 
 def exponential_integral(begin: float) -> float:
-    """The integral of exp(−x) ÷ x from `begin`, above 0, on: E₁ (Abramowitz and Stegun 1964, 5.1.11 and
-    5.1.22)."""
+    """Returns the integral of exp(−x) ÷ x from `begin`, above 0, to infinity: E₁ (Abramowitz and Stegun 1964,
+    5.1.11 and 5.1.22)."""
     if begin <= 1.0:
         total, power = -_EULER - math.log(begin), 1.0
         for k in range(1, 60):

@@ -116,7 +116,8 @@ def estimate(
     many: float = MANY,
     disagree: float = DISAGREE,
 ) -> Estimate:
-    """Location of the log ratios other ÷ base of pairs, or log ratio of their totals, and its standard error.
+    """Returns the location of the log ratios other ÷ base of pairs, or the log ratio of their totals, and its
+    standard error.
 
     From 8 pairs on: Huber's M-estimator, whose influence values give the standard error. It assumes that the
     noise of a log ratio is symmetric, which interleaving earns: a disturbance hits both sides alike. Where
@@ -176,7 +177,8 @@ def _of_pairs(
     many: float,
     disagree: float,
 ) -> Estimate:
-    """number: of the block of each pair; blocks: that there are."""
+    """Returns the estimate of the pairs by the method that suits them. number: of the block of each pair;
+    blocks: how many blocks there are."""
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
         return _of_rounds(_of_same_work(b, o, number), number)
     if blocks:
@@ -204,8 +206,8 @@ class _WithInfluence:
 
 
 def _of_blocks(b: Array, o: Array, number: NDArray[np.intp], count: int, disagree: float) -> Estimate:
-    """Each block is one value: its own location, or the ratio of its totals. number: of the block of each
-    pair; count: blocks that there are, also those without a pair."""
+    """Returns the estimate with each block as a single value: its own location, or the ratio of its totals.
+    number: of the block of each pair; count: number of blocks, including those without a pair."""
     x = log_ratios(b, o)
     parts = _by_block(x, number) if len(x) else []
     if not parts:
@@ -239,7 +241,8 @@ def _of_blocks(b: Array, o: Array, number: NDArray[np.intp], count: int, disagre
 
 
 def _locations(parts: list[Array]) -> Array:
-    """The location of each block's log ratios. Scale and tails of pairs are those of all blocks together."""
+    """Returns the location of each block's log ratios. Scale and tails of pairs are those of all blocks
+    together."""
     middles = [float(np.median(part)) for part in parts]
     rest = np.concatenate([part - middle for part, middle in zip(parts, middles, strict=True)])
     if len(rest) < MANY:
@@ -263,7 +266,8 @@ def _student_location(x: Array, scale: float, freedom: float) -> float:
 
 
 def _of_rounds(pairs: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
-    """The error of whole rounds, where that is larger than that of the batches within them."""
+    """Returns the estimate with the error of whole rounds if that is larger than the error of the batches
+    within them."""
     e, n = pairs.estimate, len(pairs.influence)
     rounds = _by_block(pairs.influence, number)
     if len(rounds) < LEAST_ROUNDS or not math.isfinite(e.standard_error):
@@ -276,7 +280,8 @@ def _of_rounds(pairs: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
 
 
 def _of_values(values: Array, orders: int = 1) -> Estimate:
-    """The mean of values of blocks, and its error: the largest of batches of neighbours, from 8 values on."""
+    """Returns the mean of values of blocks, and its error: the largest of batches of neighbours, from 8
+    values on."""
     n = len(values)
     if n < 2:
         return Estimate(float(values.sum()), math.inf, 0.0, n, "mean")
@@ -286,7 +291,8 @@ def _of_values(values: Array, orders: int = 1) -> Estimate:
 
 
 def _from_batches(values: _WithInfluence, orders: int = 1) -> Estimate:
-    """The largest error of batches of one, two, four … neighbours, as long as there are 8 of them."""
+    """Returns the estimate with the largest error of batches of one, two, four … neighbours, as long as there
+    are 8 batches."""
     e, n = values.estimate, len(values.influence)
     if not math.isfinite(e.standard_error):
         return e
@@ -304,8 +310,8 @@ def _from_batches(values: _WithInfluence, orders: int = 1) -> Estimate:
 
 
 def _lengths(n: int) -> list[int]:
-    """Values in a batch: one; a sixteenth and an eighth of many values, else twice as many as long as there
-    are 8 batches."""
+    """Returns the numbers of values in a batch that are tried: one; a sixteenth and an eighth of many values,
+    else twice as many as long as there are 8 batches."""
     if n >= MANY:
         return [1, n // (2 * LEAST_GROUPS), n // LEAST_GROUPS]
     return [1, *(length for length in (2, 4, 8) if n // length >= LEAST_GROUPS)]
@@ -341,7 +347,7 @@ def _of_totals(b: Array, o: Array, outliers: int) -> _WithInfluence:
 
 
 def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> _WithInfluence:
-    """The ratio of totals, its error from batches of pairs. number: of the block of each pair."""
+    """Returns the ratio of totals, its error from batches of pairs. number: of the block of each pair."""
     n = len(b)
     influence = o / o.mean() - b / b.mean()
     blocks = _by_block(influence, number)
@@ -356,8 +362,9 @@ def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> _WithInfluenc
 
 
 def _variance(parts: Sequence[Array], n: int, orders: int = 1) -> float:
-    """Of the mean of n values, from the sums over parts of them. orders: the parts have so many levels in
-    turn; one is the mean, from which the values are taken already."""
+    """Returns the variance of the mean of n values, from the sums over parts of them. orders: number of
+    levels that the parts have in turn; 1 means the mean alone, which is already subtracted from the
+    values."""
     sums = np.array([part.sum() for part in parts])
     if orders > 1:
         for first in range(orders):
@@ -366,7 +373,7 @@ def _variance(parts: Sequence[Array], n: int, orders: int = 1) -> float:
 
 
 def log_ratios(base: Array, other: Array) -> Array:
-    """Natural log of other ÷ base, pair by pair, within ± log 1000."""
+    """Returns the natural log of other ÷ base, pair by pair, within ± log 1000."""
     with np.errstate(divide="ignore"):
         logs: Array = np.clip(np.log(other) - np.log(base), -STALLED, STALLED)
     return logs
@@ -393,7 +400,7 @@ def huber(x: Array, bend: float = HUBER) -> tuple[float, float]:
 
 
 def huber_influence(u: Array, bend: float = HUBER) -> Array:
-    """Influence of each value on Huber's location, in scales, from standardised residuals u.
+    """Returns the influence of each value on Huber's location, in scales, from standardised residuals u.
 
     ψ(u) ÷ mean ψ′, times the small-sample factor K = 1 + (1 − m) ÷ (n m), m = mean ψ′ (Huber and
     Ronchetti 2009, §7.6). Their root mean square ÷ √n is the standard error of the location.
@@ -414,7 +421,8 @@ def _of_many(x: Array) -> _WithInfluence:
 
 
 def _or_totals(location: _WithInfluence, b: Array, o: Array, disagree: float) -> _WithInfluence:
-    """The ratio of totals, where the location of Student's t differs from it by more than noise explains."""
+    """Returns the ratio of totals if the location of Student's t differs from it by more than noise explains,
+    else the location."""
     if location.estimate.method != "student" or b.sum() == 0 or o.sum() == 0:
         return location
     total = _of_totals(b, o, location.estimate.outliers)
@@ -424,7 +432,7 @@ def _or_totals(location: _WithInfluence, b: Array, o: Array, disagree: float) ->
 
 
 def student(x: Array, freedoms: Sequence[float] = FREEDOMS) -> tuple[float, float, float]:
-    """Location, scale and degrees of freedom of Student's t that are most likely to give x.
+    """Returns location, scale and degrees of freedom of Student's t that are most likely to give x.
 
     Source: Lange, Little and Taylor, Robust statistical modeling using the t distribution (1989): by the EM
     algorithm from the median, for each of `freedoms`, which are enough to find the weight of the tails.
@@ -453,20 +461,21 @@ def student(x: Array, freedoms: Sequence[float] = FREEDOMS) -> tuple[float, floa
 
 
 def student_influence(u: Array, freedom: float) -> Array:
-    """Influence of each value on the location of Student's t, in scales: ψ(u) ÷ mean ψ′."""
+    """Returns the influence of each value on the location of Student's t, in scales: ψ(u) ÷ mean ψ′."""
     slope = (freedom + 1.0) * (freedom - u * u) / (freedom + u * u) ** 2
     values: Array = (freedom + 1.0) * u / (freedom + u * u) / max(float(slope.mean()), 1e-6)
     return values
 
 
 def one_sided(above: int, below: int, level: float = 0.05) -> bool:
-    """Do outliers fall on one side more often than a fair coin would have it? (Sign test, two-sided.)"""
+    """Returns whether outliers fall on one side more often than a fair coin would have it (sign test,
+    two-sided)."""
     n = above + below
     return n > 0 and 2.0 * coin_below(min(above, below), n) < level
 
 
 def _finish(log: float, influence: Array, method: Method, outliers: int) -> _WithInfluence:
-    """The estimate with the error of independent pairs."""
+    """Returns the estimate with the error of independent pairs."""
     n = len(influence)
     error = math.sqrt(float((influence * influence).sum()) / (n - 1) / n)
     return _WithInfluence(Estimate(log, error, n - 1.0, n, method, outliers), influence)

@@ -46,7 +46,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
 
 
 def counts_rows(rate_unit: str) -> bool:
-    """Whether a step is judged by rows written or indexed, not by queries."""
+    """Returns whether a step is judged by rows written or indexed, not by queries."""
     return rate_unit in {"rows/s", "indexed rows/s"}
 
 
@@ -66,7 +66,7 @@ def metric_line(
     rate_percentiles: Mapping[str, float | None],
     client_percentiles: Mapping[str, float | None],
 ) -> dict[str, float | None]:
-    """The keys of `metrics` in a step record; null where something was not observed.
+    """Returns the keys of `metrics` in a step record; null for a figure that was not observed.
 
     seconds: measured time; rate, rate_unit: the headline, in its own unit; inserted: rows of the role
     `insert`; longest, longest_of_all: response of the headline's role and of all roles, in seconds; disk:
@@ -161,7 +161,8 @@ def per_operation(
     wps: float | None,
     wmbps: float | None,
 ) -> PerOperation:
-    """Cost of one operation: totals of a step ÷ operations, which are its rate per second × seconds.
+    """Returns the cost of one operation: totals of a step ÷ operations, which are its rate per second ×
+    seconds.
 
     rate, rate_unit: in its own unit. The last six are of the step's metric line.
 
@@ -184,7 +185,7 @@ def per_operation(
 
 
 def relative_cost(cost: PerOperation, base: PerOperation) -> PerOperation:
-    """Each figure ÷ the base's: < 1 is cheaper. None where one is missing or the base's is 0."""
+    """Returns each figure ÷ the base's: < 1 is cheaper. None where a figure is missing or the base's is 0."""
     return PerOperation(**{name: _ratio(getattr(cost, name), getattr(base, name)) for name in PER_OPERATION})
 
 

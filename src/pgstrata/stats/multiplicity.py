@@ -14,7 +14,7 @@ Key = TypeVar("Key")
 
 
 def adjust(p_values: Sequence[float]) -> list[float]:
-    """Benjamini–Hochberg adjusted p-values, in the order given.
+    """Returns Benjamini–Hochberg adjusted p-values, in the order given.
 
     Calling different what has an adjusted p ≤ q makes the expected share of false calls q at most,
     for p-values that are independent or positively dependent (Benjamini and Hochberg 1995;
@@ -34,7 +34,7 @@ def adjust(p_values: Sequence[float]) -> list[float]:
 
 
 def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
-    """All verdicts of a campaign with `adjusted_p` set; `p_value` stays as it was.
+    """Returns all verdicts of a campaign with `adjusted_p` set; `p_value` stays as it was.
 
     slower and faster stay only where the adjusted p is at most 1 − confidence, else they become
     unclear. Intervals are not touched: each holds for its own step. Comparisons without an interval

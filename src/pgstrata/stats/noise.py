@@ -103,21 +103,21 @@ def noise(
 def _looked_at(
     n: int, first_look: int | None, confidence: float
 ) -> Callable[[Estimate], tuple[float, float]]:
-    """The interval of a verdict that n pairs have been looked at for."""
+    """Returns the function from an estimate to its interval, for a verdict after looks at up to n pairs."""
     if first_look is None:
         return lambda e: sequential.interval(e, confidence)
     return lambda e: sequential.interval_within(e, n / first_look, confidence)
 
 
 def _smallest(n: int, power: float, interval_of: Callable[[Estimate], tuple[float, float]]) -> float:
-    """The log ratio that n independent values with a standard deviation of 1 find with this power; infinite
-    if no size would be enough. By simulation, always with the same random numbers: a value is found where the
-    upper end of its interval lies below no difference."""
+    """Returns the log ratio that n independent values with a standard deviation of 1 find with this power;
+    infinite if no size would be enough. By simulation, always with the same random numbers: a value is found
+    where the upper end of its interval lies below no difference."""
     dice = np.random.default_rng(n)
     ends = [interval_of(mean_of(dice.standard_normal(n)))[1] for _ in range(SIMULATED)]
     return float(np.quantile(ends, power))
 
 
 def _share(log: float | None) -> float | None:
-    """A log ratio as a slowdown: 0.03 means 3 % below the base; None where it is infinite."""
+    """Returns a log ratio as a slowdown: 0.03 means 3 % below the base; None if it is infinite."""
     return -math.expm1(-log) if log is not None and math.isfinite(log) else None

@@ -109,7 +109,7 @@ class _Side:
         self.longest = np.array([self.times[np.argmax(shares >= 1.0)] for shares in self.shares])
 
     def beyond(self, time: float) -> Array:
-        """Shares of responses beyond a log time, by block."""
+        """Returns the shares of responses beyond a log time, by block."""
         if time <= self.times[0]:
             return np.ones(len(self.shares))
         if time >= self.times[-1]:
@@ -122,7 +122,7 @@ class _Side:
         return 1.0 - float(np.interp(time, self.times, self.mean, left=0.0, right=1.0))
 
     def quantile(self, share: float) -> float:
-        """The log time that a share of the responses does not exceed, in the mean over the blocks."""
+        """Returns the log time that a share of the responses does not exceed, in the mean over the blocks."""
         k = int(np.searchsorted(self.mean, share))
         k = min(max(k, 1), len(self.mean) - 1)
         low, high = self.mean[k - 1], self.mean[k]
@@ -141,7 +141,8 @@ def _of_quantiles(
     beyond = [round(float(side.counts.sum()) * (1.0 - quantile)) for side in (base, other)]
 
     def difference(log_ratio: float) -> Estimate:
-        """Of the shares beyond the common quantile, where base times are exp(log_ratio) × other times."""
+        """Returns the difference of the shares beyond the common quantile, where base times are
+        exp(log_ratio) × other times."""
         common = _common(base, other, quantile, log_ratio)
         return estimate_of_blocks(base.beyond(common) - other.beyond(common - log_ratio))
 
@@ -164,8 +165,8 @@ def _of_quantiles(
 
 
 def _common(base: _Side, other: _Side, quantile: float, log_ratio: float) -> float:
-    """The log time that a share of the responses of both sides does not exceed, those of the other side
-    moved by a log ratio."""
+    """Returns the log time that a share of the responses of both sides does not exceed, those of the other
+    side moved by a log ratio."""
     ends = base.quantile(quantile), other.quantile(quantile) + log_ratio
     low, high = min(ends), max(ends)
     for _ in range(STEPS):
@@ -178,7 +179,8 @@ def _common(base: _Side, other: _Side, quantile: float, log_ratio: float) -> flo
 
 
 def _end(believed: Callable[[float], bool], inside: float, furthest: float) -> float:
-    """The end of the believed log ratios between an inner one and the furthest; infinite beyond that."""
+    """Returns the end of the believed log ratios between an inner one and the furthest; infinite beyond
+    that."""
     if believed(furthest):
         return math.copysign(math.inf, furthest)
     outside = furthest
@@ -189,7 +191,8 @@ def _end(believed: Callable[[float], bool], inside: float, furthest: float) -> f
 
 
 def _agreeing(base: _Side, other: _Side, quantile: float) -> int:
-    """Blocks in which the side with the larger quantile has more responses beyond the common one."""
+    """Returns the number of blocks in which the side with the larger quantile has more responses beyond the
+    common one."""
     common = _common(base, other, quantile, 0.0)
     differences = base.beyond(common) - other.beyond(common)
     total = float(differences.mean())

@@ -34,7 +34,7 @@ class Combined:
 
 
 def combine(machines: Sequence[Estimate]) -> Combined:
-    """The mean over two machines or more.
+    """Returns the mean over two machines or more.
 
     Where each knows its own error, they are weighed by it. Where one does not (fewer than 8 pairs, which may
     lie close together by chance), all count alike, and their spread is the error. Raises ValueError for

@@ -29,7 +29,8 @@ FEWEST_SECONDS = 10
 
 
 def client_percentiles(rates: Sequence[float], clients: int) -> dict[str, float | None]:
-    """p50 and p99 over the per-second rates of one client, as the scripts of the Insert Benchmark take them.
+    """Returns p50 and p99 over the per-second rates of one client, as the scripts of the Insert Benchmark
+    take them.
 
     Their rank, counted from the fast end, is the share of the seconds rounded to the nearest (of two, to the
     even one), and there is none below ten seconds. They look at the first client; this is the mean client:
@@ -44,7 +45,7 @@ def client_percentiles(rates: Sequence[float], clients: int) -> dict[str, float 
 def per_second(
     series: Iterable[Mapping[str, object]], role: str, counts: str = "operations"
 ) -> list[tuple[float, float]]:
-    """The seconds of one role as (start, rate per second), from rows of the view `series`.
+    """Returns the seconds of one role as (start, rate per second), from rows of the view `series`.
 
     counts: `operations` or `rows`. The last second of a step may be short; it counts by its length, and
     one shorter than half a second is left out, because a handful of operations says little about a rate.
@@ -60,7 +61,8 @@ def per_second(
 
 
 def pooled(parts: Iterable[tuple[int, float, float]]) -> tuple[float, float] | None:
-    """Mean and standard deviation (of the population) of all values together; None where there is none.
+    """Returns mean and standard deviation (of the population) of all values together; None if there are no
+    values.
 
     parts: of each part the number of values, their mean and their deviation. Exact: the squares add up.
     """
@@ -100,7 +102,7 @@ def middle(rates: Sequence[float]) -> float:
 
 
 def over_repeats(rates: Sequence[float]) -> Rate | None:
-    """The repeats of a rate taken together; None where there is none."""
+    """Returns the repeats of a rate taken together; None if there are no repeats."""
     if not rates:
         return None
     return Rate(
@@ -130,7 +132,7 @@ class Relative:
 
 
 def relative(rate: Rate | None, base: Rate | None) -> Relative | None:
-    """rate ÷ base; None where one of them is missing or the base is 0."""
+    """Returns rate ÷ base; None where one of them is missing or the base is 0."""
     if rate is None or base is None or base.value <= 0:
         return None
     value = rate.value / base.value
@@ -146,7 +148,8 @@ def relative(rate: Rate | None, base: Rate | None) -> Relative | None:
 
 
 def geometric_mean(ratios: Sequence[float]) -> float | None:
-    """The mean of ratios that treats 2 and ½ alike; None where there is none or one is not positive."""
+    """Returns the mean of ratios that treats 2 and ½ alike; None if there are no ratios or one is not
+    positive."""
     if not ratios or min(ratios) <= 0:
         return None
     return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))

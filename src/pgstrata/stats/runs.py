@@ -37,7 +37,8 @@ class RunSpread:
 
 
 def run_spread(groups: Iterable[Sequence[float]]) -> RunSpread | None:
-    """From groups of rates (per second) of runs of the same thing each; None where none has two.
+    """Returns the spread from run to run, from groups of rates (per second) of runs of the same thing each;
+    None if no group has two.
 
     The variances are pooled, which assumes that all groups vary alike.
     """
@@ -59,7 +60,7 @@ def compare_runs(
     *,
     criterion: Criterion = USUAL,
 ) -> Verdict:
-    """The verdict on runs that are no pairs: rates (per second) of one or more on each side.
+    """Returns the verdict on runs that are no pairs: rates (per second) of one or more on each side.
 
     Without a spread there is no interval, and nothing is proven. within: what the seconds of the runs say
     (`bootstrap.estimate_series`), where there is one on each side; its variance is added to that from run to

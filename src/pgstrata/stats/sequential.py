@@ -69,7 +69,7 @@ def look(
     first: int = FIRST,
     span: float | None = None,
 ) -> Verdict:
-    """The verdict after the pairs so far; stop when it is `decided`, or when the time is over.
+    """Returns the verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
     base and other are *all* pairs since the beginning, blocks, by_totals and starts as for
     `verdict.compare`. May be called after every pair, any number of times: over the whole comparison the
@@ -94,8 +94,8 @@ def bounds(e: Estimate, span: float | None, confidence: float = CONFIDENCE) -> B
 
 
 def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of the log ratio at any look until `span` times as much is measured as at the first one;
-    infinite without an error. Raises ValueError for a span below 1."""
+    """Returns the interval of the log ratio at any look until `span` times as much is measured as at the
+    first one; infinite without an error. Raises ValueError for a span below 1."""
     check_share("confidence", confidence)
     level = NormalDist().cdf(_errors(span, confidence))
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
@@ -104,7 +104,8 @@ def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) ->
 
 
 def p_value_within(e: Estimate, span: float) -> float:
-    """How likely equal sides were as far apart as this at some look, in terms of their error at it."""
+    """Returns the probability that equal sides were as far apart as this at some look, in terms of their
+    error at it."""
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return 1.0
     if e.error == 0:
@@ -114,7 +115,7 @@ def p_value_within(e: Estimate, span: float) -> float:
 
 
 def _leaves_out(errors: float, span: float) -> float:
-    """Probability that the truth is further away than so many standard errors at some look."""
+    """Returns the probability that the truth is further away than `errors` standard errors at some look."""
     if errors <= 0.0:
         return 1.0
     normal = NormalDist()
@@ -125,7 +126,8 @@ def _leaves_out(errors: float, span: float) -> float:
 
 @lru_cache(maxsize=64)
 def _errors(span: float, confidence: float) -> float:
-    """Standard errors to each side of an interval that may be looked at all the time."""
+    """Returns the number of standard errors to each side of an interval that may be looked at all the time.
+    Raises ValueError for a span below 1."""
     if not span >= 1.0:
         raise ValueError(f"the end lies before the first look: {span} times as much")
     low, high = 0.0, 40.0
@@ -136,7 +138,8 @@ def _errors(span: float, confidence: float) -> float:
 
 
 def interval(e: Estimate, confidence: float = CONFIDENCE, spread: float = SPREAD) -> tuple[float, float]:
-    """Confidence sequence of the log ratio at its present size; infinite while there are too few pairs.
+    """Returns the confidence sequence of the log ratio at its present size; infinite while there are too few
+    pairs.
 
     The log ratios whose E value is below 1 ÷ (1 − confidence), solved for t².
     """
@@ -153,7 +156,7 @@ def interval(e: Estimate, confidence: float = CONFIDENCE, spread: float = SPREAD
 
 
 def log_e_value(e: Estimate, log_ratio: float = 0.0, spread: float = SPREAD) -> float:
-    """Log of the evidence against a log ratio, by default "no difference".
+    """Returns the log of the evidence against a log ratio, by default "no difference".
 
     exp(−this), at most 1, is a p-value valid at any time of stopping.
     """

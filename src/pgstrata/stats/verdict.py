@@ -67,7 +67,7 @@ class Verdict:
         return Criterion(self.margin, self.confidence)
 
     def record(self) -> dict[str, Any]:
-        """As JSON can hold it: None for what is infinite or not a number."""
+        """Returns the verdict as JSON, with None for a number that is infinite or not a number."""
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
@@ -75,7 +75,7 @@ class Verdict:
 
 
 def is_bounded(low: float, high: float) -> bool:
-    """True where an interval of a ratio has two ends: it is neither open nor not a number."""
+    """Returns True if an interval of a ratio has two ends: it is neither open nor not a number."""
     return low > 0 and math.isfinite(high)
 
 
@@ -88,7 +88,7 @@ def compare(
     *,
     criterion: Criterion = USUAL,
 ) -> Verdict:
-    """The verdict on pairs of rates whose number was fixed beforehand.
+    """Returns the verdict on pairs of rates whose number was fixed beforehand.
 
     base[i] and other[i] were taken next to each other (slices in A B B A order, or repeats) over
     equally long times. See `estimate` for assumptions, blocks, by_totals and starts. Looking at this
@@ -113,8 +113,8 @@ def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]
 
 
 def widened(e: Estimate, half: float, confidence: float) -> tuple[float, float]:
-    """The interval of an estimate whose pairs give it so much to each side, with what a start is by chance.
-    That is drawn once, however often one looks."""
+    """Returns the interval of an estimate, `half` to each side by its pairs, widened by the error of a start.
+    That error is drawn once, however often one looks."""
     half = math.hypot(half, student_quantile(math.inf, 0.5 + confidence / 2) * e.start_error)
     return e.log - half, e.log + half
 
@@ -155,7 +155,7 @@ def judge(
 
 
 def set_aside(verdict: Verdict, reason: str) -> Verdict:
-    """The same figures, called unclear for a reason from outside them: a variant failed, say."""
+    """Returns the same figures, called unclear for a reason from outside them: a variant failed, say."""
     return replace(verdict, word="unclear", reason=reason, aside=True)
 
 

@@ -52,14 +52,14 @@ class Stream:
 
 
 def query(root: Path, sql: str) -> Answer:
-    """The whole answer of `stream`, for those that are known to be small."""
+    """Returns the whole answer of `stream`, for answers that are known to be small."""
     with stream(root, sql) as answer:
         return Answer(answer.columns, list(answer.rows), answer.broken)
 
 
 @contextmanager
 def stream(root: Path, sql: str) -> Iterator[Stream]:
-    """The answer of the last statement of `sql` over the views of a results folder, while it is made.
+    """Yields the answer of the last statement of `sql` over the views of a results folder, while it is made.
 
     Raises UsageError when the SQL is not valid, does more than reading or needs more memory than it may,
     StoreError when there is no such folder or a file in it is damaged. Ctrl-C ends it at once.
@@ -90,8 +90,8 @@ def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T], root: Pa
 
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
-    """No more than `MORE_BYTES` of further memory for this process: asking for it fails, the machine does not
-    swap."""
+    """Limits this process to `MORE_BYTES` of further memory in the block: asking for more fails, the machine
+    does not swap."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = _data_bytes() + MORE_BYTES
     unlimited = resource.RLIM_INFINITY
@@ -105,13 +105,13 @@ def _bounded_memory() -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """What RLIMIT_DATA counts of this process (proc(5), statm: data + stack, in pages)."""
+    """Returns the bytes that RLIMIT_DATA counts of this process (proc(5), statm: data + stack, in pages)."""
     pages = int(Path("/proc/self/statm").read_text().split()[5])
     return pages * resource.getpagesize()
 
 
 def plain(value: Any) -> Any:
-    """A value of an answer as JSON knows it.
+    """Returns a value of an answer as JSON knows it.
 
     Times as ISO 8601, intervals as seconds, decimals as numbers, bytes as hexadecimal digits, what is not
     a finite number as null.
@@ -144,7 +144,8 @@ _EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECA
 
 
 def only_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
-    """The statements of the text; UsageError when there is none or one that could touch files."""
+    """Returns the statements of the text. Raises UsageError when there is no statement or one that could
+    touch files."""
     statements = connection.extract_statements(sql)
     if not statements:
         raise UsageError("the query is empty", 'say, for example: pgstrata query "select * from runs"')
@@ -162,7 +163,7 @@ def only_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb
 
 
 def _explained(cause: duckdb.Error, root: Path) -> UsageError | StoreError:
-    """What the user can do about it: mend the query, or the folder."""
+    """Returns the error with what the user can do: correct the query, or repair the folder."""
     text = str(cause).strip()
     if isinstance(cause, duckdb.OutOfMemoryException):
         return _too_much()

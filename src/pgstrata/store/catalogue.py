@@ -88,7 +88,7 @@ class Entry(Struct, frozen=True):
         return self.status == "done"
 
     def read(self, root: Path) -> Run | BrokenRun:
-        """The whole run; files that are as they were are not checked again."""
+        """Reads the whole run; files that are as they were are not checked again."""
         return read_known(root / self.folder, self.checked)
 
 
@@ -116,7 +116,8 @@ _LOADED = (
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    """As `_LOADED` gives it. Raises ValueError, TypeError for what no release has written."""
+    """Returns the entry of a row that `_LOADED` selects. Raises ValueError, TypeError for a row that no
+    release has written."""
     participants = () if row[-1] == "[]" else tuple(json_any(row[-1]))
     values: list[Any] = [*row[:-1], participants]
     return Entry(*values)
@@ -194,7 +195,8 @@ class Survey:
 
 
 def survey(root: Path, listed: Sequence[Listed], *, rows: bool = False, files: Sequence[str] = ()) -> Survey:
-    """What is known of these folders: from the catalogue as far as it knows them, else from themselves.
+    """Returns everything known of these folders: from the catalogue as far as it knows them, else from the
+    folders themselves.
 
     rows: leaves a connection with the rows of the views, to be closed by the caller. files: of each run these
     must not have changed either, or it is read anew. Writes the catalogue anew
@@ -278,7 +280,8 @@ class _Table:
         return () if self._file is None else (_name(self._file),)
 
     def open(self) -> list[Entry]:
-        """The entries of the catalogue; none where there is none to be believed."""
+        """Opens the catalogue and returns its entries; empty if there is no catalogue that can be
+        believed."""
         payload = _payload(self.path)
         if payload is None:
             return []
@@ -294,7 +297,7 @@ class _Table:
             return []
 
     def add(self, runs: Sequence[tuple[Listed, Entry, Run]]) -> None:
-        """Rows of runs that were read."""
+        """Adds the rows of runs that were read."""
         self.changes += len(runs)
         of_runs = [_run_row(entry, run) for _, entry, run in runs]
         of_steps = [row for _, entry, run in runs for row in _step_rows(entry.number, run)]
@@ -347,7 +350,7 @@ class _Table:
 
 
 def _payload(path: Path) -> memoryview | None:
-    """The Parquet of a catalogue of this form that is whole and this user's or root's; else None."""
+    """Returns the Parquet of a catalogue of this form that is whole and this user's or root's; else None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -391,7 +394,7 @@ def _write(path: Path, made: int) -> None:
 
 
 def _remove_left(path: Path) -> None:
-    """What writers left that were killed."""
+    """Removes the files left by writers that were killed."""
     for other in disk.left_beside(path):
         with contextlib.suppress(OSError):
             if time.time() - other.lstat().st_mtime > _LEFT_SECONDS:

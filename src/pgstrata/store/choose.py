@@ -39,13 +39,13 @@ class Side:
 
 
 def campaign_runs(results: Results, campaign: str | None) -> list[Run]:
-    """The runs of one campaign, as `campaign_entries` has them. Raises what it raises."""
+    """Returns the runs of one campaign, as `campaign_entries` has them. Raises the same errors."""
     return results.read(campaign_entries(results, campaign))
 
 
 def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
-    """What is known of the runs of one campaign; without a name, of the one that was started last. What is
-    damaged is in `results.broken` afterwards.
+    """Returns the entries of the runs of one campaign; without a name, of the campaign that was started last.
+    Damaged runs are in `results.broken` afterwards.
 
     Raises NoRunsError without runs, UsageError for a campaign that is not there.
     """
@@ -64,7 +64,7 @@ def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
 
 
 def damaged_hint(results: Results) -> str:
-    """What explains that nothing is there: the first damaged run. Empty where there is none."""
+    """Returns a hint that explains why no run is there: the first damaged run. Empty if no run is damaged."""
     if not results.broken:
         return ""
     more = f", and {len(results.broken) - 1} more are" if len(results.broken) > 1 else ""
@@ -72,8 +72,8 @@ def damaged_hint(results: Results) -> str:
 
 
 def choose(text: str, results: Results, campaign: str | None = None) -> Side:
-    """The runs that `text` names: the label of a variant or a beginning of it that fits only one, the id
-    of a run, the folder of a run, or a folder with the runs of one variant.
+    """Returns the runs that `text` names: the label of a variant or a beginning of it that fits only one, the
+    id of a run, the folder of a run, or a folder with the runs of one variant.
 
     Raises UsageError where nothing or several things fit, StoreError for damaged runs.
     """

@@ -17,7 +17,8 @@ from pgstrata.store.results_folder import Results
 
 
 def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:
-    """The folders of the newest comparison in which all of these runs finished; None if there is none."""
+    """Returns the folders of the newest comparison in which all of these runs finished; None if there is
+    none."""
     found: dict[str, dict[RunKey, Run]] = {}
     for key in keys:
         for run in results.all(key):
@@ -78,8 +79,8 @@ C = TypeVar("C", bound=KnownRun)
 
 
 def counted(runs: Sequence[C]) -> list[C]:
-    """The runs without those of a comparison that another one of the same campaign, workload, repeat and
-    machine stands for: the newest complete one, or the newest where none is complete."""
+    """Returns the runs without those of a comparison that another one of the same campaign, workload, repeat
+    and machine stands for: the newest complete one, or the newest where none is complete."""
     groups: dict[tuple[object, ...], dict[str, list[C]]] = {}
     for run in runs:
         if run.comparison:

@@ -11,7 +11,7 @@ COUNTED = ".counted"
 
 
 def counted_runs(runs: Iterable[Run]) -> list[Run]:
-    """Those that counted; of one variant and workload the newest, a failed one only where there is no
+    """Returns the counted runs; of one variant and workload only the newest, a failed one only if there is no
     other."""
     newest: dict[tuple[str, str], Run] = {}
     for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
@@ -21,7 +21,7 @@ def counted_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def plain_workload(run: Run) -> str:
-    """The workload of a counted run as the campaign calls it."""
+    """Returns the workload of a counted run as the campaign calls it."""
     return run.workload.removesuffix(COUNTED)
 
 

@@ -108,7 +108,7 @@ class Histogram:
         return np.append(low, high[-1] + 1).astype(np.float64) / 1e6
 
     def percentile(self, percent: float) -> float | None:
-        """The time in seconds that `percent` of the responses (0 … 100) did not exceed.
+        """Returns the time in seconds that `percent` of the responses (0 … 100) did not exceed.
 
         Nearest rank: the smallest recorded value with at least that share of the responses at or
         below it, as HdrHistogram defines it, given as the upper end of its slot. None without responses.
@@ -116,7 +116,8 @@ class Histogram:
         return self.percentiles((percent,))[0]
 
     def percentiles(self, percents: Sequence[float]) -> list[float | None]:
-        """Each of these, as `percentile` has them."""
+        """Returns each of these percentiles, as `percentile` has them. Raises ValueError for a number outside
+        0 … 100."""
         if not all(0 <= percent <= 100 for percent in percents):
             raise ValueError(f"a percentile lies between 0 and 100, not {percents}")
         total = self.responses
@@ -128,7 +129,7 @@ class Histogram:
         return [float(time) / 1e6 for time in _slots()[1][slots]]
 
     def buckets(self) -> list[Bucket]:
-        """The responses in the field's ten buckets, all of them, also the empty ones.
+        """Returns the responses in the field's ten buckets, all of them, also the empty ones.
 
         A response belongs to the first bucket whose bound is not below the smallest value of its slot:
         exact up to 2 ms, to 0.1 % of the bound above.
@@ -174,12 +175,12 @@ class Bucket:
 
 
 def decode(text: str) -> Histogram:
-    """The histogram behind its base64 text. Raises StoreError when it is none."""
+    """Returns the histogram behind its base64 text. Raises StoreError when the text is no histogram."""
     return total([text])
 
 
 def record(microseconds: Iterable[int]) -> Histogram:
-    """A histogram of these values in µs; what lies outside 1 µs … 1 h counts as the nearest end."""
+    """Returns a histogram of these values in µs; values outside 1 µs … 1 h count as the nearest end."""
     width = _width(HIGHEST_US)
     values = np.clip(np.fromiter(microseconds, dtype=np.int64), LOWEST_US, HIGHEST_US)
     slots = np.searchsorted(_slots()[0], values, side="right") - 1
@@ -187,7 +188,7 @@ def record(microseconds: Iterable[int]) -> Histogram:
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
-    """All responses together: of roles, seconds, repeats or machines. Exact.
+    """Returns a histogram of all responses together: of roles, seconds, repeats or machines. Exact.
 
     They may reach up to different values, as the driver's grow with what they record: counters of
     equal number stand for equal values.
@@ -215,7 +216,7 @@ _AT_ONCE = 1 << 16
 
 
 def total(texts: Sequence[str]) -> Histogram:
-    """All of these, in base64, added up: what `merge` makes of what `decode` makes of each.
+    """Returns the sum of these histograms in base64: `merge` of the results of `decode`.
 
     Raises StoreError where one is damaged or of another precision.
     """

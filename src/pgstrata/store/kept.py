@@ -63,7 +63,7 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def folder_of(root: Path, key: RunKey) -> Path:
-    """Where the finished steps of an unfinished run lie."""
+    """Returns the folder where the finished steps of an unfinished run lie."""
     return key.folder(root) / f".{key.repeat}.kept"
 
 
@@ -81,14 +81,14 @@ def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
 
 
 def kept(root: Path, key: RunKey) -> list[KeptStep]:
-    """The whole steps that are kept of a run, in their order."""
+    """Returns the whole steps that are kept of a run, in their order."""
     paths = sorted(folder_of(root, key).glob(f"*{_END}"))
     found = (_read(path) for path in paths)
     return sorted((file.step for file in found if file is not None), key=lambda step: step.order)
 
 
 def data_of(step: KeptStep) -> KeptData | None:
-    """What was measured in it; None where it has been damaged or removed since."""
+    """Returns the data measured in a kept step; None if it has been damaged or removed since."""
     file = _read(Path(step.path))
     return file.data if file is not None else None
 
@@ -108,7 +108,7 @@ def keep_start(folder: Path, start: KeptStart) -> None:
 
 
 def kept_starts(folder: Path, made_of: str) -> list[msgspec.Raw]:
-    """What the whole starts that are kept of a count have counted, in their order, from the first on."""
+    """Returns the counts of the whole starts that are kept of a count, in their order, from the first on."""
     found: list[msgspec.Raw] = []
     for path in sorted(folder.glob(f"*{_START}")):
         start = _decoded(path, KeptStart)
@@ -132,7 +132,7 @@ def _read(path: Path) -> _File | None:
 
 
 def _decoded(path: Path, type: type[T]) -> T | None:
-    """What lies in a file; None where it is damaged, another's, or gone."""
+    """Returns the content of a file; None if it is damaged, another user's, or gone."""
     try:
         if not believed_file(path.lstat(), MOST_BYTES):
             return None
@@ -145,5 +145,5 @@ def _decoded(path: Path, type: type[T]) -> T | None:
 
 
 def digest(of: Mapping[str, Any] | Sequence[Any]) -> str:
-    """What stands for everything in a description."""
+    """Returns the SHA-256 digest of a description."""
     return digests.of(msgspec.json.encode(of, order="sorted"))

@@ -26,7 +26,7 @@ class Listed(NamedTuple):
 
 
 def listed(root: Path) -> list[Listed]:
-    """Every folder below root that has the place and the name of a run, sorted.
+    """Returns all folders below root that have the place and the name of a run, sorted.
 
     Also links that lead in a circle, wherever a folder is expected: they are no run, and are to be named.
     """
@@ -55,7 +55,8 @@ def _signature(folder: str) -> str:
 
 
 def _folders(parent: str) -> list[tuple[str, bool]]:
-    """Names of the folders in a folder, sorted, and whether each can be entered: links in a circle cannot."""
+    """Returns the names of the folders in a folder, sorted, and whether each can be entered: links in a
+    circle cannot."""
     try:
         with os.scandir(parent) as entries:
             found = [(e.name, _is_folder(e)) for e in entries if not e.name.startswith(".")]
@@ -65,7 +66,8 @@ def _folders(parent: str) -> list[tuple[str, bool]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:
-    """None for what looks like one and cannot be entered."""
+    """Returns whether an entry is a folder; None for an entry that looks like a folder and cannot be
+    entered."""
     try:
         return entry.is_dir()
     except OSError as error:

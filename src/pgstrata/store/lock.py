@@ -45,7 +45,7 @@ def this_process() -> Holder:
 
 
 def try_lock(path: Path) -> IO[str] | None:
-    """The locked file with this process's name in it, or None when another process holds it.
+    """Returns the locked file with this process's name in it, or None when another process holds it.
 
     The lock is held as long as the file is open. Raises OSError.
     """
@@ -66,7 +66,7 @@ def try_lock(path: Path) -> IO[str] | None:
 
 
 def open_own(path: Path) -> IO[str]:
-    """A file for reading and appending, made if need be; a symbolic link or a pipe is not followed."""
+    """Opens a file for reading and appending, made if need be; a symbolic link or a pipe is not followed."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "a+", encoding="utf-8")
 
@@ -78,13 +78,14 @@ def unlock(file: IO[str]) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock on this file. Raises OSError, also when it is not there."""
+    """Returns whether a living process holds the lock on this file. Raises OSError, also when the file does
+    not exist."""
     with path.open("rb") as file:
         return not locks.take(file.fileno(), shared=True)
 
 
 def holder(path: Path) -> Holder | None:
-    """Who wrote its name into the lock file; None where it cannot be read."""
+    """Returns the process that wrote its name into the lock file; None if it cannot be read."""
     try:
         data = json_any(read_small(path))
         return Holder(int(data["pid"]), str(data["host"]), str(data["since"]))

@@ -19,7 +19,7 @@ BUILDING_FOLDER = re.compile(r"\.(?P<repeat>\d+)-(?P<run_id>[0-9A-Za-z-]+)\.buil
 
 
 def slug(name: str) -> str:
-    """The name as exactly one safe path component; different names give different components.
+    """Returns the name as exactly one safe path component; different names give different components.
 
     Letters, digits, `.`, `_`, `-` pass. Whatever else is in the name, a first character that hides
     the folder or looks like an option, and everything past 100 characters is replaced, and then a
@@ -36,7 +36,8 @@ def slug(name: str) -> str:
 
 
 def new_run_id() -> str:
-    """Unique over all machines, and sorted by the time of the start: `20260131T235959-89abcdef`."""
+    """Returns an id that is unique over all machines, and sorted by the time of the start:
+    `20260131T235959-89abcdef`."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
@@ -50,5 +51,5 @@ class RunKey:
     repeat: int
 
     def folder(self, root: Path) -> Path:
-        """Where the runs of this campaign, variant and workload lie."""
+        """Returns the folder where the runs of this campaign, variant and workload lie."""
         return root / slug(self.campaign) / slug(self.variant) / slug(self.workload)

@@ -132,7 +132,7 @@ def grouped(
 
 @contextmanager
 def _opened(folder: str) -> Iterator[str]:
-    """The folder under a name that is no pattern."""
+    """Yields the folder under a name that is no pattern."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}"
@@ -158,8 +158,8 @@ def select(table: str, files: Sequence[str], columns: Sequence[str] | None = Non
 
 @contextmanager
 def _database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory, this thread's own; after an error it is closed: a damaged file may have broken
-    it."""
+    """Yields a database in memory, this thread's own; after an error it is closed: a damaged file may have
+    broken it."""
     if (connection := getattr(_of_thread, "connection", None)) is None:
         connection = _of_thread.connection = _connected(threads=1)
     try:

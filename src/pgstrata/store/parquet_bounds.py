@@ -163,7 +163,8 @@ class _Thrift:
             raise IndexError
 
     def _number(self) -> int:
-        """Seven bits a byte, the lowest first (LEB128)."""
+        """Returns the next number, stored with seven bits a byte, the lowest first (LEB128). Raises
+        BoundError for a number that is too long."""
         value = shift = 0
         while True:
             byte = self._byte()

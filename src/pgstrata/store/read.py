@@ -136,25 +136,25 @@ class Run:
         return parquet.read(path, name, columns)
 
     def table_file(self, name: str) -> Path | None:
-        """The file of a table; None where a run need not have the table and this one lacks it."""
+        """Returns the file of a table; None if a run need not have the table and this one lacks it."""
         path = self.folder / f"{name}.parquet"
         return None if name in OPTIONAL and not path.exists() else path
 
     def settings(self) -> dict[str, str]:
-        """What SHOW ALL said; empty where it is not known."""
+        """Returns the settings that SHOW ALL printed; empty if they are not known."""
         return {
             str(name): str(value) for name, value in _optional_json(self.folder / "settings.json").items()
         }
 
     def defaults(self) -> dict[str, Default]:
-        """With which values the server's version begins; empty where it is not known."""
+        """Returns the values with which the server's version begins; empty if they are not known."""
         try:
             return msgspec.convert(_optional_json(self.folder / "defaults.json"), dict[str, Default])
         except msgspec.ValidationError:
             return {}
 
     def plans(self) -> dict[str, list[Json]]:
-        """The plans that were kept, `{step: [{name, plan}]}`; empty where there are none."""
+        """Returns the plans that were kept, `{step: [{name, plan}]}`; empty if there are none."""
         return _optional_json(self.folder / "plans.json")
 
     @cached_property
@@ -193,7 +193,8 @@ class _Spec(msgspec.Struct):
 
 @lru_cache(maxsize=4096)
 def _digest(roles: tuple[tuple[str | None, bytes], ...]) -> bytes:
-    """Of scripts as they mean the same, however they are written. Runs of a campaign share most of them."""
+    """Returns a digest of scripts by their meaning, however they are written. Runs of a campaign share most
+    of them."""
     parts = [(name, json_any(scripts)) for name, scripts in roles]
     return bytes.fromhex(digests.of(json.dumps(parts, sort_keys=True)))
 
@@ -203,13 +204,13 @@ class _BrokenError(Exception):
 
 
 def read_run(folder: Path) -> Run | BrokenRun:
-    """The run in this folder, or why it cannot be used."""
+    """Returns the run in this folder, or the reason why it cannot be used."""
     return read_known(folder, 0)
 
 
 def read_known(folder: Path, checked: int) -> Run | BrokenRun:
-    """The run in this folder, or why it cannot be used; files that have not changed since `checked`
-    (`sums.newest`) are known to be sound."""
+    """Returns the run in this folder, or the reason why it cannot be used; files that have not changed since
+    `checked` (`sums.newest`) are known to be sound."""
     try:
         run = Run(folder, _record(folder))
         if not checked:
@@ -250,7 +251,8 @@ def _record(folder: Path) -> RunRecord:
 
 
 def _at_once(raw: bytes) -> RunRecord | None:
-    """The record, three times as quick; None where the longer way has to say what is wrong, if anything.
+    """Returns the record, three times as quick; None where the longer way has to find the error, if there is
+    any.
 
     msgspec's own decoder refuses lone surrogates, which names of files may have, and lets integers of any
     length pass. Fractions may have as many digits as they like.
@@ -265,7 +267,7 @@ def _at_once(raw: bytes) -> RunRecord | None:
 
 
 def _document(raw: bytes) -> Any:
-    """JSON whose numbers are finite and have at most 64 bits. Raises ValueError, RecursionError."""
+    """Returns JSON whose numbers are finite and have at most 64 bits. Raises ValueError, RecursionError."""
     # Of bytes json.loads would take half a character, which the next reader refuses.
     text = raw.decode()
     data = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
@@ -297,7 +299,8 @@ def _printable(value: Any) -> Any:
 
 
 def _contradiction(record: RunRecord) -> str | None:
-    """What no single key shows: a date that is none, a step twice, an imported run with steps of its own."""
+    """Returns a contradiction that no single key shows: an invalid date, a step twice, an imported run with
+    steps of its own. Empty if there is none."""
     if (record.imported is not None) != (record.status == IMPORTED):
         return "its status and what it imported contradict each other"
     if record.imported is not None and (record.steps or record.counted or record.comparison):
@@ -317,7 +320,8 @@ def _contradiction(record: RunRecord) -> str | None:
 
 
 def _check_parquet(path: Path) -> None:
-    """A Parquet file that was cut or never finished lacks the mark at its end."""
+    """Raises _BrokenError for a Parquet file that was cut or never finished, and so lacks the mark at its
+    end."""
     try:
         if not path.is_file() and path.exists():
             raise _BrokenError(f"{path.name} is no file")

@@ -47,7 +47,8 @@ class Results:
         return removed
 
     def find(self, key: RunKey, done: bool = True) -> Path | None:
-        """The folder of a whole run of this key, the newest if there are several; None if there is none.
+        """Returns the folder of a whole run of this key, the newest if there are several; None if there is
+        none.
 
         done=True: failed runs do not count.
         """
@@ -55,7 +56,7 @@ class Results:
         return found[-1] if found else None
 
     def all(self, key: RunKey) -> list[Run]:
-        """Every whole run of this key, failed ones included, in the order in which they were begun."""
+        """Returns all whole runs of this key, failed ones included, in the order in which they were begun."""
         found = []
         for folder in sorted(key.folder(self.root).glob(f"{key.repeat}-*")):
             if not RUN_FOLDER.fullmatch(folder.name):
@@ -66,8 +67,8 @@ class Results:
         return found
 
     def survey(self, *, rows: bool = False, files: Sequence[str] = ()) -> Survey:
-        """What the catalogue and the folders say of every whole run, sorted by folder, without opening those
-        that are known. What cannot be used is in `broken` afterwards.
+        """Returns what the catalogue and the folders say of every whole run, sorted by folder, without
+        opening the runs that are known. Runs that cannot be used are in `broken` afterwards.
 
         rows: leaves a connection with the rows of the views, which the caller closes. files: those that will
         be read of each run, by name: where one of them has changed, the run is read anew.
@@ -78,12 +79,12 @@ class Results:
         return found
 
     def entries(self) -> list[Entry]:
-        """Of every whole run, sorted by folder, what is known without opening it; looked for only once. What
-        cannot be used is in `broken` afterwards."""
+        """Returns what is known of every whole run without opening it, sorted by folder; looked for only
+        once. Runs that cannot be used are in `broken` afterwards."""
         return self._entries if self._entries is not None else self.survey().entries
 
     def read(self, entries: Iterable[Entry]) -> list[Run]:
-        """The runs of these entries. What cannot be used is added to `broken`."""
+        """Returns the runs of these entries. Runs that cannot be used are added to `broken`."""
         runs = []
         for entry in entries:
             run = entry.read(self.root)
@@ -94,7 +95,7 @@ class Results:
         return runs
 
     def runs(self) -> list[Run]:
-        """Every whole run, sorted by folder. What cannot be used is in `broken` afterwards."""
+        """Returns all whole runs, sorted by folder. Runs that cannot be used are in `broken` afterwards."""
         return self.read(self.survey().entries)
 
     def begin(self, key: RunKey) -> RunBuilder:

@@ -28,13 +28,14 @@ _MOST_SEEN = 20_000
 
 
 def text(sums: Mapping[str, str]) -> bytes:
-    """The file's content: digest in hexadecimal digits by name relative to the run folder."""
+    """Returns the content of the file of digests: digest in hexadecimal digits by name relative to the run
+    folder."""
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()
 
 
 def newest(folder: Path) -> int:
-    """When a file of a run folder changed last: its ctime in ns, which nobody can set. Files that change
-    after they were checked have a later one. 0 where the folder cannot be looked at."""
+    """Returns the last change of a file of a run folder: its ctime in ns, which no program can set. Files
+    that change after they were checked have a later one. 0 if the folder cannot be read."""
     latest = 0
     try:
         with os.scandir(folder) as entries:
@@ -49,7 +50,7 @@ def newest(folder: Path) -> int:
 
 
 def changed(path: str, checked: int) -> bool:
-    """Whether a file that is there may have changed since then."""
+    """Returns whether a file that exists may have changed since `checked`."""
     try:
         return os.stat(path).st_ctime_ns > checked  # noqa: PTH116 - many files, and a Path's is slow
     except FileNotFoundError:
@@ -59,7 +60,7 @@ def changed(path: str, checked: int) -> bool:
 
 
 def problem(folder: Path, checked: int = 0) -> str | None:
-    """What is wrong with the files of a run folder in one sentence, None if nothing is.
+    """Returns the first problem with the files of a run folder in one sentence, None if there is none.
 
     checked: files that have not changed since are sound (`newest`); 0: none are known to be.
     """

@@ -85,7 +85,7 @@ OPTIONAL = frozenset({"queries", "lag", "lateness", "statements", "instructions"
 
 
 def sql_columns(table: str) -> list[tuple[str, str]]:
-    """Name and SQL type of each column."""
+    """Returns name and SQL type of each column."""
     return [(name, _SQL_TYPES[kind]) for name, kind in TABLES[table].items()]
 
 
@@ -115,7 +115,7 @@ def of_run(table: str, run_id: str, values: Iterable[Sequence[Any]]) -> list[tup
 
 
 def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The field's buckets of each role's whole-step histogram as rows of the table `histograms`.
+    """Returns the field's buckets of each role's whole-step histogram as rows of the table `histograms`.
 
     Raises StoreError when a histogram cannot be decoded.
     """

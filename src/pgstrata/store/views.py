@@ -27,7 +27,7 @@ _QUERY_FUNCTION = re.compile(r"\bquery\s*(/\*.*?\*/|--[^\n]*\n|\s)*\(", re.DOTAL
 def connect(
     root: Path, *, results: Results | None = None, tables: Collection[str] = tuple(TABLES)
 ) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with the views, able to read below `root` and nowhere else.
+    """Returns a DuckDB connection with the views, able to read below `root` and nowhere else.
 
     tables: those of the run folders that are asked for; the others have no rows. It has no access to the
     network or to extensions, and its configuration is locked. Files below `root` it could still write with
@@ -51,7 +51,8 @@ def connect(
 
 
 def asked_for(sql: str) -> list[str]:
-    """The tables of run folders that a query can mean: those it names, or all where it works out names."""
+    """Returns the tables of run folders that a query can mean: those it names, or all if it computes
+    names."""
     text = sql.lower()
     if "query_table" in text or _QUERY_FUNCTION.search(text):
         return list(TABLES)
@@ -62,7 +63,7 @@ def asked_for(sql: str) -> list[str]:
 
 
 def _view(connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str]) -> None:
-    """The files of all runs as one view, with its columns also where there is no run or an older one."""
+    """Creates a view of the files of all runs, with its columns even if there is no run or an older one."""
     source = parquet.select(table, files)
     connection.execute(f'CREATE VIEW "{table}" AS {source}')
 

@@ -60,8 +60,8 @@ class RunBuilder:
                 raise
 
     def keep_steps(self, made_of: str, comparison: str | None, taken: Sequence[KeptStep]) -> None:
-        """From now on steps that are asked to be are made durable at once (`store.kept`). taken: those of
-        earlier attempts that this one goes on from."""
+        """Makes steps durable at once from now on if they ask for it (`store.kept`). taken: those of earlier
+        attempts that this one goes on from."""
         last = taken[-1] if taken else None
         self._attempts = (*(last.attempts if last else ()), self._started)
         self._keeping = KeptStep(
@@ -85,7 +85,7 @@ class RunBuilder:
         return self._attempts if len(self._attempts) > 1 else ()
 
     def take(self, data: KeptData) -> None:
-        """A step that an earlier attempt has finished."""
+        """Adds a step that an earlier attempt has finished."""
         for name, content in data.files.items():
             self.attach(name, content)
         self._files = []
@@ -95,7 +95,7 @@ class RunBuilder:
             self._tables[table] += tables.of_run(table, self.run_id, values)
 
     def spec(self, order: int, step: str, spec: Mapping[str, Any]) -> None:
-        """What the driver is told for a step; `order` counts from 1."""
+        """Attaches the driver's spec of a step; `order` counts from 1."""
         self.attach(f"spec/{order:02d}-{slug(step)}.json", _json(spec))
 
     def step(
@@ -115,7 +115,7 @@ class RunBuilder:
         driver_version: str = "",
         keep: bool = False,
     ) -> None:
-        """A step that has ended: its record and its tables.
+        """Adds a step that has ended: its record and its tables.
 
         Rows have the columns of the view of that name without `run_id` and `step`;
         `histograms` holds the whole-step histogram of each role in base64.
@@ -162,7 +162,7 @@ class RunBuilder:
         self._files = []
 
     def rows(self, table: str, step: str, rows: Iterable[Row]) -> None:
-        """Rows of a counted step, which has no record of its own: columns without `run_id`, `variant`,
+        """Adds rows of a counted step, which has no record of its own: columns without `run_id`, `variant`,
         `step`."""
         own = [{"variant": self.key.variant, **row} for row in rows]
         self._tables[table] += tables.conform(table, self.run_id, step, own)
@@ -172,12 +172,13 @@ class RunBuilder:
         self.attach("plans.json", _json(plans))
 
     def settings(self, rows: Mapping[str, str] | Iterable[Sequence[Any]]) -> None:
-        """What SHOW ALL said: its rows (name, setting, description), or setting by name."""
+        """Attaches the settings that SHOW ALL printed: its rows (name, setting, description), or setting by
+        name."""
         pairs = rows.items() if isinstance(rows, Mapping) else ((row[0], row[1]) for row in rows)
         self.attach("settings.json", _json({str(name): value for name, value in pairs}))
 
     def defaults(self, rows: Iterable[tuple[str, str | None, str | None]]) -> None:
-        """With which values the server's version begins: name, value and unit of pg_settings."""
+        """Attaches the values with which the server's version begins: name, value and unit of pg_settings."""
         defaults = {name: {"value": value, "unit": unit} for name, value, unit in rows}
         self.attach("defaults.json", _json(defaults))
 
@@ -188,7 +189,8 @@ class RunBuilder:
             self._sums["server.log.gz"] = digests.of_file(self.folder / "server.log.gz")
 
     def attach(self, name: str, data: bytes) -> None:
-        """A further file of the run, say `profile/query.svg`; `/` makes folders."""
+        """Writes a further file of the run, say `profile/query.svg`; `/` makes folders. Raises ValueError for
+        a name that is none inside a run."""
         parts = PurePosixPath(name).parts
         if not parts or any(part.startswith((".", "/")) for part in parts):
             raise ValueError(f"not a name of a file inside a run: {name!r}")
@@ -202,7 +204,7 @@ class RunBuilder:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """An empty folder for what is not kept.
+        """Yields an empty folder for files that are not kept.
 
         It lies in the building folder, so that a process that is killed leaves nothing of it: the
         next one removes building folders without an owner.
@@ -266,7 +268,7 @@ class RunBuilder:
 
 
 def remove(folder: Path) -> None:
-    """A building folder and the folders above it that it leaves empty, up to the campaign's.
+    """Removes a building folder and the folders above it that it leaves empty, up to the campaign's.
 
     Raises OSError.
     """
@@ -280,7 +282,7 @@ def remove(folder: Path) -> None:
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
+    """Returns the time in UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -288,7 +290,7 @@ R = TypeVar("R", StepRecord, RunRecord)
 
 
 def _stored(record: R) -> R:
-    """The record as it will be read. Raises StoreError where reading would refuse it."""
+    """Returns the record as it will be read. Raises StoreError if reading would refuse it."""
     try:
         return msgspec.convert(finite(msgspec.to_builtins(record)), type(record))
     except (TypeError, msgspec.ValidationError) as cause:
@@ -296,7 +298,8 @@ def _stored(record: R) -> R:
 
 
 def _json(value: Any) -> bytes:
-    """JSON with null where a number is not finite: JSON has no NaN, and other readers refuse it."""
+    """Returns JSON with null where a number is not finite: JSON has no NaN, and other readers refuse it.
+    Raises StoreError for a value that JSON cannot hold."""
     try:
         return (json.dumps(finite(value), ensure_ascii=False, indent=1) + "\n").encode(
             "utf-8", "backslashreplace"

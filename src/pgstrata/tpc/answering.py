@@ -101,7 +101,8 @@ def _keys(
 
 
 def _position(expression: Json, names: Sequence[str]) -> int | None:
-    """The column of the output that an expression of ORDER BY stands for."""
+    """Returns the column of the output that an expression of ORDER BY stands for, from 0; None if it is no
+    output column."""
     if expression["class"] == "CONSTANT":
         return int(expression["value"]["value"]) - 1
     if expression["class"] == "COLUMN_REF" and len(expression["column_names"]) == 1:
@@ -122,7 +123,7 @@ def _output_names(connection: duckdb.DuckDBPyConnection, tree: Json) -> list[str
 
 
 def ask(connection: duckdb.DuckDBPyConnection, text: str) -> RightAnswer:
-    """The answer with the ties of its last row. Raises duckdb.Error, ValueError."""
+    """Returns the answer with the ties of its last row. Raises duckdb.Error, ValueError."""
     query = widen(connection, text)
     cursor = connection.execute(query.sql)
     width = len(cursor.description or ()) - query.added
@@ -150,7 +151,7 @@ def _tied(a: Row, b: Row) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """A value as PostgreSQL writes it, numbers apart: those are compared as numbers."""
+    """Returns a value as PostgreSQL writes it, numbers apart: those are compared as numbers."""
     match value:
         case None:
             return None
@@ -168,7 +169,8 @@ def as_text(value: Any) -> str | None:
 
 
 def reckon_as_postgres(connection: duckdb.DuckDBPyConnection) -> None:
-    """An integer divided by an integer is one, NULL is the largest value, exact halves are rounded up."""
+    """Makes DuckDB compute as PostgreSQL does: an integer divided by an integer is an integer, NULL is the
+    largest value, exact halves are rounded up."""
     connection.execute("SET integer_division = true")
     connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
     # 23 / 40 is 0.575 exactly, and 0.58 in `numeric`; the double nearest to it is a little smaller.
@@ -181,7 +183,7 @@ def reckon_as_postgres(connection: duckdb.DuckDBPyConnection) -> None:
 def _database(
     benchmark: Benchmark, scale: float, work: Path, change: Change | None
 ) -> duckdb.DuckDBPyConnection:
-    """The rows in a database of the work folder, which the first process fills."""
+    """Returns a connection to the rows in a database of the work folder, which the first process fills."""
     file, whole = work / "rows.duckdb", work / "loaded"
     connection = duckdb.connect(str(file))
     settings: Mapping[str, object] = {
@@ -211,7 +213,7 @@ def _database(
 
 
 def rows_in(file: Path, columns: Sequence[TableColumn]) -> str:
-    """What stands for the rows of a file in a FROM."""
+    """Returns the FROM item that reads the rows of a file."""
     types = ", ".join(f"'{c.name}': '{c.type}'" for c in columns)
     return (
         f"read_csv({literal(str(file))}, delim = '|', header = false, quote = '', escape = '', nullstr = '', "

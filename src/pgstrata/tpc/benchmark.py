@@ -36,7 +36,7 @@ class Benchmark:
     """Of what `more` makes, in the name of the folder."""
 
     def raw_bytes(self, scale: float) -> int:
-        """About how many bytes the generator makes."""
+        """Returns about how many bytes the generator makes."""
         return int(self.fixed_bytes + scale * self.scaled_bytes)
 
 

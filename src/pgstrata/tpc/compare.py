@@ -29,7 +29,7 @@ class RightAnswer:
 
 
 def close(a: str | None, b: str | None) -> bool:
-    """Equal as text, or as numbers to the tolerance."""
+    """Returns whether two cells are equal as text, or as numbers to the tolerance."""
     if a == b:
         return True
     if a is None or b is None:
@@ -48,7 +48,7 @@ def alike(a: Cells, b: Cells) -> bool:
 
 
 def compare(rows: Sequence[Cells], right: RightAnswer) -> Verdict:
-    """Whether `rows` are a right answer."""
+    """Returns the verdict whether `rows` are a right answer."""
     due = len(right.rows) if right.limit is None else min(right.limit, len(right.rows))
     if len(rows) != due:
         return "different"
@@ -64,7 +64,7 @@ def compare(rows: Sequence[Cells], right: RightAnswer) -> Verdict:
 
 
 def _chosen_from(rows: Sequence[Cells], right: Sequence[Cells]) -> bool:
-    """Whether each row has a partner of its own among the right ones, in any order."""
+    """Returns whether each row has a partner of its own among the right ones, in any order."""
     left = sorted(right, key=_sorting)
     for row in sorted(rows, key=_sorting):
         found = next((i for i, other in enumerate(left) if alike(row, other)), None)

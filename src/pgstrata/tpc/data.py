@@ -27,8 +27,8 @@ Json = dict[str, Any]
 
 
 def folder(benchmark: Benchmark, scale: float) -> Path:
-    """Where the rows of a scale factor lie; another release of the generator has a folder of its own.
-    Raises ServerError where it is not installed."""
+    """Returns the folder where the rows of a scale factor lie; another release of the generator has a folder
+    of its own. Raises ServerError if the generator is not installed."""
     try:
         release = version("tpcgen-cli")
     except PackageNotFoundError as cause:
@@ -37,12 +37,12 @@ def folder(benchmark: Benchmark, scale: float) -> Path:
 
 
 def file(benchmark: Benchmark, scale: float, table: str) -> Path:
-    """The rows of one table, ready for COPY."""
+    """Returns the file with the rows of one table, ready for COPY."""
     return folder(benchmark, scale) / f"{table}.dat"
 
 
 def about(benchmark: Benchmark, scale: float) -> Json | None:
-    """`{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None where the data is not there yet."""
+    """Returns `{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None if the data is not there yet."""
     try:
         data = json_any(read_small(folder(benchmark, scale) / ABOUT))
     except (OSError, ValueError):
@@ -81,7 +81,8 @@ def make(
 
 
 def _generate(benchmark: Benchmark, scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
-    """The rows of one table, as they come out of the generator. Raises ServerError and OSError."""
+    """Writes the rows of one table to a file, as they come out of the generator, and returns their number and
+    size. Raises ServerError and OSError."""
     command = [_generator(benchmark), benchmark.name, "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
     with (
         to.open("wb", buffering=0) as out,

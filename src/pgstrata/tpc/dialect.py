@@ -60,9 +60,9 @@ _NO_NAMES = frozenset(
 
 
 def understood_by(text: str, server: Features) -> str:
-    """A query as a server understands it, with the same answer: || for concat(), AS before column names, the
-    old name of a function, and rows whose keys are NULL sorted by what they are where there are no words for
-    their place."""
+    """Returns a query as a server understands it, with the same answer: || for concat(), AS before column
+    names, the old name of a function, and for a server without NULLS FIRST and NULLS LAST a sort key that
+    places the NULLs."""
     if not server.has(Feature.CONCAT):
         text = _with_operators(text)
     if not server.has(Feature.OPTIONAL_AS):
@@ -103,7 +103,7 @@ def _with_as(text: str) -> str:
 
 
 def _with_operators(text: str) -> str:
-    """`||` for concat(), which takes NULL for an empty text."""
+    """Returns the query with `||` for concat(), which takes NULL for an empty text."""
     words = [match[0] for match in _TOKEN.finditer(text)]
     while (at := next((i for i, word in enumerate(words) if word.lower() == "concat"), None)) is not None:
         begin = words.index("(", at) + 1
@@ -119,7 +119,7 @@ def _with_operators(text: str) -> str:
 
 
 def _closing(words: list[str]) -> int:
-    """Where the parenthesis is closed behind which these words stand."""
+    """Returns the place of the parenthesis that closes the one before these words."""
     depth = 1
     for at, word in enumerate(words):
         depth += (word == "(") - (word == ")")
@@ -129,7 +129,7 @@ def _closing(words: list[str]) -> int:
 
 
 def _with_nulls_placed(text: str) -> str:
-    """The outermost ORDER BY without NULLS FIRST and NULLS LAST.
+    """Returns the query with its outermost ORDER BY rewritten without NULLS FIRST and NULLS LAST.
 
     NULL is sorted above everything else, so that these say nothing new of one direction; in the other
     whether the key is NULL is a key of its own before it.
@@ -148,8 +148,8 @@ def _with_nulls_placed(text: str) -> str:
 
 
 def _key(words: list[str], columns: list[tuple[str, str]]) -> str:
-    """A key of ORDER BY. columns: of SELECT, each with its name; a key can be a name or a number of theirs,
-    but nothing can be computed of these."""
+    """Returns a key of ORDER BY without NULLS FIRST and NULLS LAST. columns: of SELECT, each with its name; a
+    key can be a name or a number of theirs, but nothing can be computed from these."""
     if [word.lower() for word in words[-2:-1]] != ["nulls"]:
         return " ".join(words)
     nulls_first, words = words[-1].lower() == "first", words[:-2]
@@ -165,7 +165,8 @@ def _key(words: list[str], columns: list[tuple[str, str]]) -> str:
 
 
 def _columns(words: list[str], outer: list[int]) -> list[tuple[str, str]]:
-    """The columns of the outermost SELECT, without their names, and these; AS stands before each name."""
+    """Returns the columns of the outermost SELECT, each as expression and name; AS stands before each
+    name."""
     first = next(at for at in outer if words[at].lower() == "select") + 1
     last = next(at for at in outer if at > first and words[at].lower() == "from")
     found = []
@@ -176,7 +177,7 @@ def _columns(words: list[str], outer: list[int]) -> list[tuple[str, str]]:
 
 
 def _outermost(words: list[str]) -> list[int]:
-    """Where the words stand that are in no parentheses."""
+    """Returns the places of the words that are in no parentheses."""
     depth, found = 0, []
     for at, word in enumerate(words):
         depth += (word == "(") - (word == ")")
@@ -186,7 +187,8 @@ def _outermost(words: list[str]) -> list[int]:
 
 
 def _listed(words: list[str], outer: list[int], first: int, last: int) -> list[str]:
-    """What stands between the commas from `first` to before `last`, one blank between its words."""
+    """Returns the parts between the commas from `first` to before `last`, with one blank between their
+    words."""
     commas = [at for at in outer if first <= at < last and words[at] == ","]
     bounds = [first - 1, *commas, last]
     return [" ".join("".join(words[begin + 1 : end]).split()) for begin, end in pairwise(bounds)]

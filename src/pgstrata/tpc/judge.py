@@ -19,7 +19,7 @@ from pgstrata.workload.core.recorded import rows_from, rows_of
 def judge(
     benchmark: Benchmark, scale: float, time_limit: float, *, answers: bool, state: str = ""
 ) -> Callable[[Sequence[StatementDone], Path], Digest]:
-    """The digest of a power or throughput run. state: of the data, as `reference.answer` has it."""
+    """Returns the digest of a power or throughput run. state: of the data, as `reference.answer` has it."""
 
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, time_limit)

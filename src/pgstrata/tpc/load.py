@@ -47,7 +47,7 @@ def make_data(benchmark: Benchmark, scale: float, context: WorkContext) -> dict[
 
 
 def create(benchmark: Benchmark) -> list[str]:
-    """One CREATE TABLE for each table."""
+    """Returns one CREATE TABLE for each table."""
     return [
         f"CREATE TABLE {table} ({', '.join(f'{c.name} {c.type}' for c in columns)})"
         for table, columns in tables(benchmark).items()
@@ -55,13 +55,13 @@ def create(benchmark: Benchmark) -> list[str]:
 
 
 def copy(table: str) -> str:
-    """The COPY that takes the generator's rows, as every version understands it: options in parentheses came
-    in 9.0."""
+    """Returns the COPY that takes the generator's rows, as every version understands it: options in
+    parentheses came in 9.0."""
     return f"COPY {table} FROM STDIN WITH DELIMITER '|' NULL ''"
 
 
 def load_phases(benchmark: Benchmark, o: TpcOptions, indexing: Sequence[Indexing]) -> list[Phase]:
-    """COPY, the indexes, VACUUM and ANALYZE."""
+    """Returns the phases of the load: COPY, the indexes, VACUUM and ANALYZE."""
     raw = benchmark.raw_bytes(o.scale)
     phase = partial(_phase, benchmark, o)
 
@@ -84,7 +84,7 @@ def load_phases(benchmark: Benchmark, o: TpcOptions, indexing: Sequence[Indexing
 def _phase(
     benchmark: Benchmark, o: TpcOptions, name: str, ops: Callable[[str], Sequence[Op]], seconds: float
 ) -> Step:
-    """One phase of the load over all tables, judged by how often it could be done in an hour."""
+    """Returns one phase of the load over all tables, judged by how often it could be done in an hour."""
     shares = [share for share in spread_tables(benchmark, o.load_connections, ops) if share]
     return Step(
         name,
@@ -100,13 +100,13 @@ def _phase(
 
 
 def spread_tables(benchmark: Benchmark, connections: int, of: Callable[[str], Sequence[T]]) -> list[list[T]]:
-    """What `of` says of each table, over connections."""
+    """Returns the results of `of` for each table, spread over connections."""
     shares = spread(list(tables(benchmark)), connections, lambda table: benchmark.weights.get(table, 0.1))
     return [[piece for table in share for piece in of(table)] for share in shares]
 
 
 def cost(benchmark: Benchmark, o: TpcOptions, phases: Sequence[Phase]) -> RunCost:
-    """What a run costs, its data included where it has to be made."""
+    """Returns the cost of a run, its data included if it has to be made."""
     seconds = sum(p.estimated_seconds or 0.0 for p in phases if isinstance(p, Step))
     there = data.about(benchmark, o.scale) is not None
     raw = benchmark.raw_bytes(o.scale)

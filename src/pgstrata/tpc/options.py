@@ -61,7 +61,8 @@ class TpcOptions(WorkloadOptions):
 
 
 def numbers_in(text: str, most: int) -> list[int]:
-    """`1-10 14` as numbers. Raises ValueError for what is neither number nor range from 1 to `most`."""
+    """Parses numbers and ranges such as `1-10 14`. Raises ValueError for a word that is neither number nor
+    range from 1 to `most`."""
     if text.strip() == "all":
         return list(range(1, most + 1))
     found: set[int] = set()

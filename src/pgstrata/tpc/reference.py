@@ -34,7 +34,7 @@ def folder(benchmark: Benchmark, scale: float) -> Path:
 
 
 def place(benchmark: Benchmark, scale: float, number: int, state: str) -> Path:
-    """The file of an answer, which is there once it is known."""
+    """Returns the file of an answer, which exists once the answer is known."""
     return folder(benchmark, scale) / f"q{number:02d}{state and '-' + state}.json"
 
 

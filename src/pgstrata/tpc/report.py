@@ -29,7 +29,7 @@ class LoadWords:
 def section(
     results: RunSet, workload: WorkloadResults, benchmark: Benchmark, load: LoadWords, wording: Wording
 ) -> Section | None:
-    """None for workloads of another kind."""
+    """Returns the report's section of a TPC workload; None for workloads of another kind."""
     if not has(workload, benchmark.name):
         return None
     phases = {

@@ -32,7 +32,8 @@ class QueryRuns:
     order: Callable[[int], Sequence[int]]
 
     def answers(self, state: str = "") -> list[Phase]:
-        """The work that asks DuckDB for what is not known yet. state: as `reference.answer` has it."""
+        """Returns the work that asks DuckDB for the answers not known yet. state: as `reference.answer` has
+        it."""
         o = self.options
 
         def ask(context: WorkContext) -> dict[str, object]:
@@ -53,12 +54,12 @@ class QueryRuns:
         return made
 
     def power(self, state: str = "") -> list[Phase]:
-        """The queries on one connection."""
+        """Returns the phase with the queries on one connection; none without passes."""
         streams = [self._pass(self.order(0)) * self.options.passes]
         return [self._step("power", streams, self._digest(state))] if self.options.passes else []
 
     def throughput(self, state: str = "") -> list[Phase]:
-        """The queries on several connections."""
+        """Returns the phase with the queries on several connections; none without streams."""
         streams = [self._pass(self.order(n)) for n in range(1, self.options.streams + 1)]
         return [self._step("throughput", streams, self._digest(state))] if streams else []
 

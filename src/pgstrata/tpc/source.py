@@ -64,7 +64,7 @@ def _connected(benchmark: Benchmark) -> duckdb.DuckDBPyConnection:
 
 @cache
 def tables(benchmark: Benchmark) -> dict[str, tuple[TableColumn, ...]]:
-    """The tables by name, columns in their order."""
+    """Returns the tables by name, columns in their order."""
     with _connected(benchmark) as connection:
         connection.execute(f"CALL {benchmark.empty_tables}(sf = 0)")
         rows = connection.execute(
@@ -79,7 +79,7 @@ def tables(benchmark: Benchmark) -> dict[str, tuple[TableColumn, ...]]:
 
 @cache
 def queries(benchmark: Benchmark) -> dict[int, str]:
-    """The texts of the queries by number, without the semicolon at their end."""
+    """Returns the texts of the queries by number, without the semicolon at their end."""
     with _connected(benchmark) as connection:
         rows = connection.execute(
             f"SELECT query_nr, query FROM {benchmark.name}_queries() ORDER BY query_nr"

@@ -21,5 +21,5 @@ _WORDING = Wording(
 
 
 def tpcds(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None for workloads of another kind."""
+    """Returns the report's section of TPC-DS; None for workloads of another kind."""
     return section(results, workload, TPCDS, _LOAD, _WORDING)

@@ -37,7 +37,7 @@ TPCDS = Benchmark(
 
 
 def primary_key(table: str) -> list[str]:
-    """The columns that identify a row."""
+    """Returns the columns that identify a row."""
     columns = [c.name for c in tables(TPCDS)[table]]
     if table == "inventory":
         return columns[:3]
@@ -48,7 +48,7 @@ def primary_key(table: str) -> list[str]:
 
 
 def joined_columns(table: str) -> list[str]:
-    """The columns of a fact table that queries join by, other than those its key begins with."""
+    """Returns the columns of a fact table that queries join by, other than those its key begins with."""
     if table not in FACTS:
         return []
     first = primary_key(table)[0]
@@ -56,7 +56,7 @@ def joined_columns(table: str) -> list[str]:
 
 
 def indexes(table: str, which: str) -> list[str]:
-    """The statements that index a table; which: `keys`, `primary` or `none`."""
+    """Returns the statements that index a table; which: `keys`, `primary` or `none`."""
     if which == "none":
         return []
     made = [f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join(primary_key(table))})"]

@@ -60,7 +60,7 @@ class Tpcds:
         ]
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.tpcds.report import tpcds  # what draws is loaded where something is drawn
 
         return tpcds(results, workload)

@@ -23,7 +23,7 @@ def after_rf1(connection: duckdb.DuckDBPyConnection, scale: float) -> None:
 
 
 def after_rf2(connection: duckdb.DuckDBPyConnection, scale: float) -> None:
-    """The same, and deletes the old ones."""
+    """Makes the changes of `after_rf1`, and deletes the old orders."""
     after_rf1(connection, scale)
     keys = ", ".join(map(str, deleted_keys(scale)))
     for table, key in KEYS.items():

@@ -37,12 +37,12 @@ _COMMENTS = 10_000
 
 
 def new_orders(scale: float) -> int:
-    """How many orders a refresh inserts, and deletes."""
+    """Returns how many orders a refresh inserts, and deletes."""
     return max(1, round(NEW_ORDERS * scale))
 
 
 def order_key(index: int, eighth: int = 0) -> int:
-    """The key of an order by its index from 1: of 32 keys the generator uses the first eight.
+    """Returns the key of an order by its index from 1: of 32 keys the generator uses the first eight.
 
     eighth: which eight of them instead; those of 1 are for new orders.
     """
@@ -50,7 +50,7 @@ def order_key(index: int, eighth: int = 0) -> int:
 
 
 def deleted_keys(scale: float) -> list[int]:
-    """The orders that RF2 deletes: the first ones."""
+    """Returns the keys of the orders that RF2 deletes: the first ones."""
     return [order_key(index) for index in range(1, new_orders(scale) + 1)]
 
 
@@ -60,7 +60,7 @@ def retail_price(part: int) -> int:
 
 
 def supplier_of(part: int, which: int, suppliers: int) -> int:
-    """One of the four suppliers of a part; which: from 0 to 3."""
+    """Returns one of the four suppliers of a part; which: from 0 to 3."""
     return (part + which * (suppliers // 4 + (part - 1) // suppliers)) % suppliers + 1
 
 
@@ -97,7 +97,7 @@ class LineItem:
         return "O" if self.shipped > CURRENT else "F"
 
     def columns(self, order: int, number: int) -> list[str]:
-        """As they stand in the table; number: of the position, from 1."""
+        """Returns the columns of a line item as they stand in the table; number: of the position, from 1."""
         dates = (self.shipped, self.committed, self.received)
         return [
             *map(str, (order, self.part, self.supplier, number, self.quantity)),
@@ -126,7 +126,7 @@ class Order:
         return found.pop() if len(found) == 1 else "P"
 
     def columns(self) -> list[str]:
-        """As they stand in the table."""
+        """Returns the columns of an order as they stand in the table."""
         total = sum(line.charge for line in self.lines)
         return [
             *(str(self.key), str(self.customer), self.status, decimal(total), self.placed.isoformat()),
@@ -135,7 +135,7 @@ class Order:
 
 
 def decimal(hundredths: int) -> str:
-    """A number of hundredths with its two digits."""
+    """Returns a number of hundredths with its two digits."""
     return f"{hundredths // 100}.{hundredths % 100:02d}"
 
 
@@ -152,7 +152,7 @@ class Population:
 
 
 def orders(scale: float, population: Population) -> Iterator[Order]:
-    """The new orders of a scale factor, the same ones each time."""
+    """Yields the new orders of a scale factor, the same ones each time."""
     dice = random.Random(f"tpch refresh/{scale:g}")
     for index in range(1, new_orders(scale) + 1):
         yield _order(dice, order_key(index, 1), population)
@@ -195,7 +195,7 @@ def _line(dice: random.Random, placed: date, population: Population) -> LineItem
 
 
 def population_of(folder: Path, about: Mapping[str, Any]) -> Population:
-    """What the generator's rows in a folder are. Raises OSError."""
+    """Returns the population of the generator's rows in a folder. Raises OSError."""
     rows = {table: int(facts["rows"]) for table, facts in about["tables"].items()}
     return Population(
         rows["customer"],
@@ -213,7 +213,8 @@ def _comments(file: Path) -> list[str]:
 
 
 def file_stem(table: str) -> str:
-    """Of the file with the new rows of a table, and the name of the table that holds them for RF1."""
+    """Returns the stem of the file with the new rows of a table, which is also the name of the table that
+    holds them for RF1."""
     return f"refresh_{table}"
 
 

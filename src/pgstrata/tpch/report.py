@@ -16,5 +16,5 @@ _WORDING = Wording(TPCH.name, ANSWERS, "Syntax that a version lacks is the usual
 
 
 def tpch(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None for workloads of another kind."""
+    """Returns the report's section of TPC-H; None for workloads of another kind."""
     return section(results, workload, TPCH, _LOAD, _WORDING)

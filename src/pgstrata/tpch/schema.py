@@ -35,7 +35,7 @@ _FOREIGN: Mapping[str, Sequence[Sequence[str]]] = {
 
 
 def primary_key(table: str) -> list[str]:
-    """The columns that identify a row."""
+    """Returns the columns that identify a row."""
     columns = [c.name for c in tables(TPCH)[table]]
     match table:
         case "partsupp":
@@ -46,12 +46,12 @@ def primary_key(table: str) -> list[str]:
 
 
 def keys(table: str) -> list[str]:
-    """The statement that makes the primary key of a table."""
+    """Returns the statement that makes the primary key of a table."""
     return [f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join(primary_key(table))})"]
 
 
 def indexes(table: str) -> list[str]:
-    """The statements that index the columns of foreign keys of a table."""
+    """Returns the statements that index the columns of foreign keys of a table."""
     return [
         f"CREATE INDEX {'_'.join([table, *columns])} ON {table} ({', '.join(columns)})"
         for columns in _FOREIGN.get(table, [])
@@ -59,7 +59,7 @@ def indexes(table: str) -> list[str]:
 
 
 def refresh_tables() -> list[str]:
-    """The statements that make the tables from which RF1 takes its rows."""
+    """Returns the statements that make the tables from which RF1 takes its rows."""
     made = []
     for table, key in refresh.KEYS.items():
         stem = refresh.file_stem(table)

@@ -57,7 +57,8 @@ PERMUTATIONS = tuple(tuple(map(int, line.split())) for line in _SETS.strip().spl
 
 
 def order_of(stream: int, chosen: Collection[int]) -> list[int]:
-    """The chosen queries in the order of a stream; with more streams than orders these begin again."""
+    """Returns the chosen queries in the order of a stream; with more streams than orders these begin
+    again."""
     return [number for number in PERMUTATIONS[stream % len(PERMUTATIONS)] if number in chosen]
 
 

@@ -74,7 +74,7 @@ class Tpch:
         ]
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.tpch.report import tpch  # what draws is loaded where something is drawn
 
         return tpch(results, workload)
@@ -92,8 +92,8 @@ def _indexing(o: TpchOptions) -> list[Indexing]:
 
 
 def _refresh_rows(o: TpchOptions) -> Step:
-    """The rows of RF1 in tables of their own, which is no part of it: the specification leaves open where the
-    rows come from."""
+    """Returns the step that loads the rows of RF1 into tables of their own, which is no part of RF1: the
+    specification leaves open where the rows come from."""
     stems = [file_stem(table) for table in KEYS]
     ops: list[Op] = [
         CopyFile(copy(stem), str(data.file(TPCH, o.scale, stem)), name=f"copy {stem}") for stem in stems
@@ -113,7 +113,7 @@ def _refresh_rows(o: TpchOptions) -> Step:
 
 
 def _refresh(o: TpchOptions) -> tuple[list[Phase], list[Phase]]:
-    """RF1 and RF2, an order in each transaction."""
+    """Returns the phases of RF1 and of RF2, an order in each transaction."""
     inserts = [
         Sql(
             f"INSERT INTO {table} SELECT * FROM {file_stem(table)} WHERE {key} = {{key}}",
@@ -133,7 +133,7 @@ def _refresh(o: TpchOptions) -> tuple[list[Phase], list[Phase]]:
 
 
 def _refresh_step(o: TpchOptions, name: str, statements: Sequence[Op], eighth: int, summary: str) -> Step:
-    """eighth: of the keys, as `order_key` has it."""
+    """Returns the step of a refresh function. eighth: of the keys, as `order_key` has it."""
     ops: list[Op] = [
         Set("order", ":order + 1"),
         Set("key", f":order / 8 * 32 + {8 * eighth} + :order % 8"),

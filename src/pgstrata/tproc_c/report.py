@@ -19,7 +19,7 @@ _LATENCIES = ("mean", "p50", "p95", "p99", "max")
 
 
 def tproc_c(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where no step was measured."""
+    """Returns the report's section of the workload; None if no step was measured."""
     steps = workload.compared
     if not steps:
         return None

@@ -85,11 +85,11 @@ class TprocC:
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """Its steps share their data; their length can be chosen."""
+        """Returns the options for these steps: they share their data; their length can be chosen."""
         return {"seconds": seconds}
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.tproc_c.report import tproc_c  # what draws is loaded where something is drawn
 
         return tproc_c(results, workload)

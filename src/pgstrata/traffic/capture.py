@@ -95,7 +95,7 @@ def capture(
 def _capture_recording(
     folder: Path, to: Path, mask: Mask | None, say: Callable[[str], None] | None, check: Callable[[], None]
 ) -> Header:
-    """As `capture`, of a folder of `pgstrata record`."""
+    """Captures a folder of `pgstrata record`, as `capture` does."""
     whole = sum(file.stat().st_size for file in folder.glob("*.record"))
     shown: list[_Progress] = []
 
@@ -124,7 +124,7 @@ class _Progress:
     said: float = field(default_factory=time.monotonic)
 
     def read(self, more: int) -> None:
-        """So many bytes more have been read."""
+        """Adds `more` bytes that have been read, and reports the progress from time to time."""
         self.done += more
         now = time.monotonic()
         if now - self.said < SAID_EVERY or not self.done:

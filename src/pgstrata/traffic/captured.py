@@ -197,7 +197,7 @@ class Header(msgspec.Struct):
         return bool(self.shapes) and all(one.reads for one in self.shapes)
 
     def left_out_share(self, one: LeftOut) -> float:
-        """Of all the time that the log tells of, 0 to 1."""
+        """Returns the share of the left-out statements in all the time that the log tells of, 0 to 1."""
         whole = self.seconds + sum(other.seconds for other in (*self.left_out, *self.damaged))
         return one.seconds / whole if whole else 0.0
 
@@ -207,7 +207,8 @@ SHOWN = 150
 
 
 def name_of(number: int, shape: str) -> str:
-    """What a replay calls the statements of a shape: unique by its number in the header, and readable."""
+    """Returns the name that a replay gives to a normalized statement: unique by its number in the header, and
+    readable."""
     return f"#{number} {shape[:SHOWN]}{'…' if len(shape) > SHOWN else ''}"
 
 
@@ -312,7 +313,7 @@ class Writer:
         return self._at
 
     def shape(self, text: str) -> int:
-        """The number of a shape."""
+        """Returns the number of a normalized statement; a new one gets the next number."""
         number = self._shapes.get(text)
         if number is None:
             number = self._shapes[text] = len(self.shapes)
@@ -323,11 +324,11 @@ class Writer:
         return number
 
     def has_shape(self, text: str) -> bool:
-        """Whether a shape has been met."""
+        """Returns whether a normalized statement has been met."""
         return text in self._shapes
 
     def database(self, name: str) -> int:
-        """The number of a database."""
+        """Returns the number of a database; a new one gets the next number."""
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = len(self.databases)
@@ -335,7 +336,7 @@ class Writer:
         return number
 
     def begin(self, begin: int, database: int, flags: int = 0) -> SessionWriter:
-        """A new session. begin: microseconds since 1970."""
+        """Begins a new session and returns it. begin: microseconds since 1970."""
         session = SessionWriter(self._sessions, begin, database)
         session.flags = flags
         self._sessions += 1
@@ -343,7 +344,7 @@ class Writer:
         return session
 
     def add(self, session: SessionWriter, statement: Statement, *, common: bool) -> None:
-        """The next statement of a session. common: its text is likely to come again.
+        """Adds the next statement of a session. common: its text is likely to come again.
 
         Raises CapturedError for one that is too long for a block.
         """
@@ -463,7 +464,8 @@ class Writer:
         session.buffer.clear()
 
     def end(self, session: SessionWriter, end: int | None = None, flags: int = 0) -> None:
-        """The session has ended, or nothing more is known of it. end: when, in microseconds since 1970."""
+        """Ends a session that is over, or about which nothing more is known. end: when, in microseconds since
+        1970."""
         self._flush(session)
         del self._open[session.number]
         entry = np.zeros(1, _ENTRY)
@@ -515,7 +517,8 @@ class Writer:
         self._at += len(data)
 
     def _sorted(self) -> _Sorted:
-        """The directory in the order of their beginning. Eight bytes a session are held, not all of it."""
+        """Returns the directory of sessions in the order of their beginning. Eight bytes a session are held,
+        not all of it."""
         self._directory.flush()
         if not self._sessions:
             return _Sorted(np.zeros(0, _ENTRY), np.zeros(0, np.int64))
@@ -559,7 +562,8 @@ class _Sorted:
 
 
 def _most(begins: np.ndarray, ends: np.ndarray) -> int:
-    """So many were there at the same time; one that begins when another ends is counted beside it."""
+    """Returns the largest number of sessions at the same time; one that begins when another ends is counted
+    beside it."""
     if not len(begins):
         return 0
     begins, ends = np.sort(begins), np.sort(ends)
@@ -568,7 +572,8 @@ def _most(begins: np.ndarray, ends: np.ndarray) -> int:
 
 
 def _varint(buffer: bytearray, value: int) -> None:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow (LEB128)."""
+    """Appends a number as seven bits a byte, the lowest first; the highest bit says that more follow
+    (LEB128)."""
     while value > 127:
         buffer.append(value & 127 | 128)
         value >>= 7
@@ -687,7 +692,8 @@ class Captured:
         return texts
 
     def sessions(self) -> Iterator[SessionEntry]:
-        """In the order of their beginning. Raises CapturedError for an entry that cannot be."""
+        """Yields the sessions in the order of their beginning. Raises CapturedError for an entry that cannot
+        be."""
         directory, count = self._places.directory, self._places.entries
         databases = len(self.header.databases)
         for first in range(0, count, 1024):
@@ -706,7 +712,8 @@ class Captured:
                 yield entry
 
     def statements(self, entry: SessionEntry) -> Iterator[Statement]:
-        """Of one session, in their order. Raises CapturedError for records that cannot be."""
+        """Yields the statements of one session, in their order. Raises CapturedError for records that cannot
+        be."""
         at, start, left = entry.block, entry.begin, entry.statements
         while at:
             # Blocks lie before the directory, which lies within the file.

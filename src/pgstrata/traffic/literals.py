@@ -142,7 +142,7 @@ _PERHAPS_PLACE = re.compile(
 
 
 def may_have_places(text: str) -> bool:
-    """Whether a statement is worth looking through for places: most are not."""
+    """Returns whether a statement is worth looking through for places: most are not."""
     if "(" not in text and "by" not in text.lower():
         return False  # the search takes ten times as long
     return _PERHAPS_PLACE.search(text) is not None
@@ -162,7 +162,7 @@ class _Frame:
 
 
 def purposes(pieces: Sequence[Token]) -> Iterator[tuple[int, Purpose]]:
-    """Each literal and parameter of a statement: its place among the pieces, and its purpose."""
+    """Yields each literal and parameter of a statement: its place among the pieces, and its purpose."""
     yield from _Reading(pieces).purposes()
 
 
@@ -238,7 +238,7 @@ class _Reading:
         return self._words[number + distance] if number + distance < len(self._words) else ""
 
     def _is_cast(self, number: int) -> bool:
-        """Whether this word is the name of a type behind `::`."""
+        """Returns whether this word is the name of a type behind `::`."""
         while number > 1 and self._words[number - 1] == ".":  # of a schema
             number -= 2
         return number > 1 and self._words[number - 1] == self._words[number - 2] == ":"
@@ -284,7 +284,7 @@ class _Reading:
         return False
 
     def _type_of(self, number: int) -> str:
-        """The type that a literal is cast to, or stands behind."""
+        """Returns the type that a literal is cast to, or stands behind."""
         place = number + 1
         if self._behind(number) == self._behind(number, 2) == ":":
             place = number + 3
@@ -297,11 +297,11 @@ class _Reading:
         return self._words[place] if place < len(self._words) else ""
 
     def _behind_modifier(self, number: int) -> str:
-        """The word in front of the brackets that end before this: `interval(3) '…'`."""
+        """Returns the word in front of the brackets that end before this word: `interval(3) '…'`."""
         return self._before(number - 3) if self._before(number - 2) == "" else ""
 
     def _operator(self, number: int) -> str:
-        """The operator in front of it, a sign of the literal left out."""
+        """Returns the operator in front of a literal, a sign of the literal left out."""
         found = ""
         place = self._at[number] - 1
         if place >= 0 and self._pieces[place].kind == "space":

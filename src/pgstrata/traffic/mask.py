@@ -101,7 +101,7 @@ class Mask:
         return self._cached(value) if len(value) <= 200 else self._masked(value)
 
     def pattern(self, value: str) -> str:
-        """A regular expression: classes, repetitions and escapes stay, its letters do not."""
+        """Masks a regular expression: classes, repetitions and escapes stay, its letters do not."""
         return self._in_parts(value, _IN_PATTERN, self._letters)
 
     def _masked(self, value: str) -> str:
@@ -128,7 +128,7 @@ class Mask:
         return self._letters(value)
 
     def _stream(self, value: str, length: int) -> bytes:
-        """So many bytes drawn for a value."""
+        """Returns `length` bytes drawn for a value."""
         seed = value.encode("utf-8", "replace")
         made = b""
         while len(made) < length:
@@ -137,8 +137,8 @@ class Mask:
         return made[:length]
 
     def _other(self, places: Sequence[tuple[int, int]], form: str, value: str) -> list[int]:
-        """Other numbers in these places. places: the number in each and how many it could be, from 0 on;
-        form: of the value, what all values have that are to differ after this."""
+        """Returns other numbers in these places. places: the number in each and the number of possibilities,
+        from 0 on; form: of the value, the part that all values share which are to differ after this."""
         size = math.prod(count for _, count in places)
         if size > _EXACT or not value.isascii():
             drawn = self._stream(value, 16 * len(places))
@@ -157,8 +157,8 @@ class Mask:
         return made[::-1]
 
     def _permuted(self, number: int, size: int, form: str) -> int:
-        """Another number below `size` for each: a Feistel network, gone through until the number is small
-        enough (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002)."""
+        """Returns another number below `size` for each number: a Feistel network, gone through until the
+        number is small enough (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002)."""
         if size < 2:
             return number
         bits = ((size - 1).bit_length() + 1) // 2
@@ -174,13 +174,15 @@ class Mask:
                 return number
 
     def _in_parts(self, value: str, kept: re.Pattern[str], change: Callable[[str], str]) -> str:
-        """The value with its parts changed that lie between what is kept; kept: has one group, all of it."""
+        """Returns the value with the parts changed that lie between the kept ones; kept: a pattern with one
+        group, all of it."""
         return "".join(part if n % 2 else change(part) for n, part in enumerate(kept.split(value)))
 
     # --- numbers ------------------------------------------------------------------------------------
 
     def _integer(self, digits: str) -> str:
-        """Of the digits alone, so that `-5` in a statement and in a parameter come to the same."""
+        """Masks an integer by its digits alone, so that `-5` in a statement and in a parameter come to the
+        same."""
         number, length = int(digits), len(digits)
         zeros = length - len(digits.lstrip("0"))
         if zeros:  # not a number that is counted with: a code with zeros in front, or zero itself
@@ -202,7 +204,7 @@ class Mask:
                 return str(number)
 
     def _plain_date(self, digits: str) -> str | None:
-        """Of 20240131, which is a date as well as a number."""
+        """Masks a number such as 20240131, which is a date as well; None if it is no date."""
         return self._day(digits, "") if _PLAIN_DATE.match(digits) else None
 
     def _number(self, digits: str, exponent: str) -> str:
@@ -213,7 +215,7 @@ class Mask:
     # --- times --------------------------------------------------------------------------------------
 
     def _when(self, value: str, match: re.Match[str]) -> str:
-        """Another day of the same year and another time of day, which exists in every zone."""
+        """Returns another day of the same year and another time of day, which exists in every zone."""
         drawn = self._stream(value, 16)
         made = value
         if (time := match["time"]) is not None:
@@ -245,7 +247,7 @@ class Mask:
         return _DAY.sub(other_number, date)
 
     def _day(self, digits: str, separator: str) -> str | None:
-        """Another day of the same year; None where it is no day."""
+        """Returns another day of the same year; None if the digits are no day."""
         try:
             day = datetime.date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
         except ValueError:
@@ -259,7 +261,7 @@ class Mask:
     # --- what has an inner form ---------------------------------------------------------------------
 
     def _ranges(self, value: str) -> str | None:
-        """Of a range, or of several, both ends; their order stays. None where it is another value."""
+        """Masks both ends of a range, or of several; their order stays. None if it is another value."""
         several = value[0] == "{" and value[-1] == "}"
         inner = value[1:-1] if several else value
         found = list(_RANGE.finditer(inner))
@@ -282,7 +284,8 @@ class Mask:
 
     @staticmethod
     def _order(low: str, high: str) -> int | None:
-        """-1, 0 or 1 of two numbers or two times; 0 where an end is open; None of other values."""
+        """Returns the order, -1, 0 or 1, of two numbers or two times; 0 where an end is open; None for other
+        values."""
         ends = [text.strip('"') for text in (low, high)]
         if all(_INTEGER.match(end) or _NUMBER.match(end) for end in ends):
             first, second = map(Decimal, ends)
@@ -294,7 +297,7 @@ class Mask:
         return None
 
     def _json(self, value: str) -> str:
-        """Keys stay; texts and numbers behind them do not."""
+        """Masks the texts and numbers of a JSON value; its keys stay."""
 
         def other(match: re.Match[str]) -> str:
             if match[1] is not None:
@@ -308,7 +311,7 @@ class Mask:
         return _JSON.sub(other, value)
 
     def _elements(self, value: str) -> str:
-        """Of an array or a row."""
+        """Masks the elements of an array or a row."""
 
         def other(match: re.Match[str]) -> str:
             quoted, plain = match[1], match[2]
@@ -333,7 +336,8 @@ class Mask:
         return "".join(parts)
 
     def _address(self, match: re.Match[str]) -> str:
-        """Of a network what lies behind its bits stays: it is nothing, or an address within it."""
+        """Masks an address. In a network the part behind its bits stays: it is zero, or an address within the
+        network."""
         bits = int((match[5] or "/32")[1:])
         parts = [match[n] for n in range(1, 5)]
         counted = [
@@ -375,7 +379,7 @@ class Mask:
 
     @staticmethod
     def _alphabet(value: str, place: int, *, hexadecimal: bool) -> tuple[int, int]:
-        """First of the letters that may stand in the place of one, and how many there are."""
+        """Returns the first letter that may stand in this place, and the number of letters that may."""
         letter = value[place]
         if "0" <= letter <= "9":
             leading = place == 0 or not "0" <= value[place - 1] <= "9"

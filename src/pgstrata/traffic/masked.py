@@ -31,8 +31,8 @@ class Masked(NamedTuple):
 
 
 def masked(text: str, mask: Mask, pieces: Sequence[Token] | None = None) -> Masked:
-    """The statement with other literals in it, without its comments. pieces: its tokens, where they are there
-    already."""
+    """Returns the statement with other literals in it, without its comments. pieces: its tokens, if they are
+    there already."""
     pieces = tokens(text) if pieces is None else pieces
     found = dict(purposes(pieces))
     made: list[str] = []
@@ -104,7 +104,7 @@ QUOTE = "'"
 
 
 def _unescaped(inner: str, change: Change) -> str:
-    """Of E'…': the value that it stands for is changed, so that it stays equal to the same one without
+    """Masks the value that the inside of an E'…' stands for, so that it stays equal to the same value without
     escapes."""
     made = bytearray()
     at = 0
@@ -138,7 +138,7 @@ def _of_unicode(inner: str, escape: str) -> str:
 
 
 def _uescape(pieces: Sequence[Token], number: int) -> str:
-    """What stands in the place of the backslash of this string: `U&'d!0061' UESCAPE '!'`."""
+    """Returns the character that replaces the backslash in this string: `U&'d!0061' UESCAPE '!'`."""
     behind = [piece for piece in pieces[number + 1 : number + 5] if piece.kind not in ("space", "comment")][
         :2
     ]

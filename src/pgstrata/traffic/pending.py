@@ -90,7 +90,7 @@ class Pending:
         return None
 
     def drop_unnamed(self) -> Cost:
-        """A plain statement ends the one without a name."""
+        """Drops the statement without a name, which a plain statement ends, and returns its cost."""
         parts = self.named_parts.pop("", None)
         return NOTHING if parts is None else _cost(parts)
 
@@ -137,7 +137,8 @@ class Pending:
             self._executed.add(name)
 
     def drop(self) -> Cost:
-        """The session is at its end: what has a text and was not executed."""
+        """Drops the statements that have a text and were not executed when the session ended, and returns
+        their cost."""
         parts = list(self.named_parts.values())
         self.named_parts.clear()
         if not parts:

@@ -417,7 +417,7 @@ class Reader:
         return cost
 
     def _plain(self, session: _Open) -> None:
-        """Nothing that was parsed without a name is executed any more."""
+        """Ends the statements that were parsed without a name: they are not executed any more."""
         pending = session.pending
         if pending.bare:
             self._unnamed(*pending.drop_bare())

@@ -67,7 +67,7 @@ class ShapedText(NamedTuple):
 
 
 def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
-    """The shape of a statement. pieces: its tokens, where they are there already."""
+    """Returns the normalized form of a statement. pieces: its tokens, if they are there already."""
     made: list[str] = []
     literals = 0
     highest = 0
@@ -111,7 +111,7 @@ def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
 
 
 def _signed(made: list[str], before: Token) -> bool:
-    """Whether the minus at the end of what is made is the sign of the number that comes. before: the token
+    """Returns whether the minus at the end of `made` is the sign of the number that comes. before: the token
     that stands in front of it."""
     if before.kind in _OPERANDS:
         return False
@@ -163,7 +163,7 @@ _FIRST_LETTERS = frozenset("CcAaDdPpEeBbSsRrGgIiVv")
 
 
 def kind_of(text: str) -> str:
-    """Of a shape, one of the names above, or empty."""
+    """Returns the kind of a normalized statement, one of the names above, or empty."""
     if text[:1] not in _FIRST_LETTERS and "STDIN" not in text.upper():
         return ""
     return next((kind for kind, pattern in _KINDS if pattern.match(text)), "")

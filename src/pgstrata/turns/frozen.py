@@ -30,22 +30,22 @@ class Frozen:
     from_snapshot: Final = True
 
     def cost(self, length: Length) -> float:
-        """The same as of rounds: no variant works while another does."""
+        """Returns the same cost as that of rounds: no variant works while another does."""
         return Rounds().cost(length)
 
     def least(self, part_seconds: float) -> Least:
-        """As many turns as are looked at first."""
+        """Returns the turns that are measured before the first look at a verdict."""
         return least_parts("turns", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """Both sides did the same work, so their times are compared: the other's as those of the base, and
+        """Returns pairs of times, because both sides did the same work: the other's as those of the base, and
         the other way round. Such pairs are judged by their totals: a stall counts with as long as it took."""
         base = [theirs.seconds for _, theirs in neighbours]
         other = [ours.seconds for ours, _ in neighbours]
         return Pairs(base, other, blocks, by_totals=True)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
-        """How long turns were, and how many pairs they made."""
+        """Describes how long turns were, and how many pairs they made."""
         about = numbers.duration(comparison.window_seconds or 0.0)
         return f"in frozen turns of about {about}, {numbers.counted(parts, 'pair')} of the same work"
 

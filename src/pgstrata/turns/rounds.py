@@ -22,20 +22,21 @@ class Rounds:
     from_snapshot: Final = True
 
     def cost(self, length: Length) -> float:
-        """Each round with its snapshot put back and its server started."""
+        """Returns the cost of the rounds in seconds, each with its snapshot put back and its server
+        started."""
         restored = length.data_bytes / COPIED_BYTES
         return length.count * (length.seconds + length.warmup + AROUND_ROUND_SECONDS + restored)
 
     def least(self, part_seconds: float) -> Least:
-        """As many rounds as are looked at first."""
+        """Returns the rounds that are measured before the first look at a verdict."""
         return least_parts("rounds", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """The rates of whole rounds are compared."""
+        """Returns the pairs with the rates of whole rounds."""
         return pairs_by_rate(neighbours, blocks)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
-        """How many rounds."""
+        """Describes how many rounds were measured."""
         del comparison
         return f"in turn, {numbers.counted(parts, 'round')}"
 

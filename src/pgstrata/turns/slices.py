@@ -22,19 +22,19 @@ class Slices:
     from_snapshot: Final = False
 
     def cost(self, length: Length) -> float:
-        """Each slice with its warm-up and its new driver."""
+        """Returns the cost of the slices in seconds, each with its warm-up and its new driver."""
         return length.count * (length.seconds + AGAIN_SECONDS + AROUND_SLICE_SECONDS)
 
     def least(self, part_seconds: float) -> Least:
-        """As many slices as are looked at first."""
+        """Returns the slices that are measured before the first look at a verdict."""
         return least_parts("slices", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """Both slices of a pair take equally long."""
+        """Returns the pairs with the rates of slices: both slices of a pair take equally long."""
         return pairs_by_rate(neighbours, blocks)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
-        """How many slices, and how long each is."""
+        """Describes how many slices were measured, and how long each is."""
         return f"in turn, {numbers.counted(parts, 'slice')} of {numbers.duration(comparison.slice_seconds)}"
 
 

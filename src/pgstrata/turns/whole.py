@@ -20,19 +20,19 @@ class Whole:
     from_snapshot: Final = False
 
     def cost(self, length: Length) -> float:
-        """The same as of slices that are as long as the step."""
+        """Returns the same cost as that of slices that are as long as the step."""
         return Slices().cost(length)
 
     def least(self, part_seconds: float) -> Least:
-        """As many rounds as are looked at first."""
+        """Returns the rounds that are measured before the first look at a verdict."""
         return least_parts("rounds", part_seconds)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """The rates of whole steps are compared."""
+        """Returns the pairs with the rates of whole steps."""
         return pairs_by_rate(neighbours, blocks)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
-        """How often the step was repeated."""
+        """Describes how often the step was repeated."""
         del comparison
         return f"in turn, {numbers.counted(parts, 'round')}"
 

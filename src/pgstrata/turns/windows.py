@@ -67,7 +67,8 @@ class Windows:
     from_snapshot: Final = False
 
     def cost(self, length: Length) -> float:
-        """All windows with the gaps between them, and the warm-up and the begin of each batch."""
+        """Returns the cost in seconds of all windows with the gaps between them, and the warm-up and the
+        begin of each batch."""
         fixed = length.most_seconds is None
         seconds = length.seconds if length.most_seconds is None else length.most_seconds
         blocks = len(block_lengths(seconds, fixed=fixed))
@@ -78,13 +79,14 @@ class Windows:
         return (seconds + sum(warmups)) * (1 + GAP) + around
 
     def least(self, part_seconds: float) -> Least:
-        """As many batches as tell chance from a difference; they may be a little shorter."""
+        """Returns the batches that are needed to tell chance from a difference; they may be a little
+        shorter."""
         del part_seconds
         text = f"{LEAST_BLOCKS} batches of about {numbers.duration(BLOCK_SECONDS)}"
         return Least((LEAST_BLOCKS - 1) * BLOCK_SECONDS, text)
 
     def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
-        """Both windows of a pair take equally long."""
+        """Returns the pairs with the rates of windows: both windows of a pair take equally long."""
         return pairs_by_rate(neighbours, blocks)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
@@ -169,11 +171,11 @@ class WindowSchedule:
         ]
 
     def positions(self, participant: int) -> list[int]:
-        """When this participant comes in each of the pairs, until they repeat."""
+        """Returns this participant's place in each of the pairs, until they repeat."""
         return self._positions[participant]
 
     def spec(self, participant: int) -> WindowsSpec:
-        """`windows` of the driver's spec."""
+        """Returns `windows` of the driver's spec."""
         return WindowsSpec(
             slice_seconds=self.slice_seconds,
             gap_seconds=self.gap_seconds,
@@ -187,8 +189,8 @@ class WindowSchedule:
 
 
 def window_moment(windows: WindowsSpec, warmup: float, active: float) -> float:
-    """Seconds from the common zero until `active` seconds have been measured in the `windows` of a
-    driver's spec; where a window ends, the begin of the next one.
+    """Returns the seconds from the common zero until `active` seconds have been measured in the `windows` of
+    a driver's spec; where a window ends, the begin of the next one.
 
     In nanoseconds, as the driver counts: in binary fractions 1.1 s would be twelve slices of 0.1 s.
     """

@@ -54,7 +54,7 @@ class VectorData:
 
     @classmethod
     def of(cls, o: VectorOptions) -> VectorData:
-        """That of these options."""
+        """Returns the vectors that these options ask for."""
         return cls(o.rows, o.dimensions, o.clusters, o.queries, o.k, o.distance, o.seed)
 
     @property
@@ -79,7 +79,8 @@ class VectorData:
         return int(self.rows * (self.dimensions * 4.7 + 10))
 
     def truth(self) -> list[list[int]]:
-        """Numbers of the k nearest vectors of each that is looked for. Raises ServerError."""
+        """Returns the numbers of the k nearest vectors of each vector that is looked for. Raises
+        ServerError."""
         file = self.folder / "truth.json"
         most = self.queries * (self.k * MOST_DIGITS + 2) + 2
         try:
@@ -129,7 +130,7 @@ class VectorData:
 
 
 def distances(wanted: Floats, vectors: Floats, kind: Distance) -> Floats:
-    """Of each wanted one to each vector, smaller is nearer."""
+    """Returns the distance of each wanted vector to each vector, smaller is nearer."""
     products: Floats = wanted @ vectors.T
     if kind == "ip":
         return -products

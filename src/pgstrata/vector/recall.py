@@ -14,13 +14,13 @@ Json = dict[str, Any]
 
 
 def recall_of(found: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> float:
-    """Share of the true neighbours that were found, over all queries."""
+    """Returns the share of the true neighbours that were found, over all queries."""
     hits = sum(len(set(ours) & set(theirs)) for ours, theirs in zip(found, true, strict=True))
     return hits / sum(map(len, true))
 
 
 def smallest(target: float, most: int, recall: Callable[[int], float]) -> tuple[int, float]:
-    """The smallest setting up to `most` that reaches the target, and its recall; `most` where none does.
+    """Returns the smallest setting up to `most` that reaches the target, and its recall; `most` if none does.
 
     Recall grows with the setting, but for a few queries: what is found has been tried itself.
     """

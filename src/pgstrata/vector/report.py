@@ -12,7 +12,7 @@ from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 
 
 def recalls(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where no run has searched."""
+    """Returns the report's section of recalls; None if no run has searched."""
     searched = [step for step in workload.compared if any(_of(step, v) for v in step.by_variant)]
     if not searched:
         return None

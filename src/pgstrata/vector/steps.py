@@ -62,7 +62,7 @@ class Vector:
     }
 
     def extensions(self, options: VectorOptions) -> Sequence[str]:
-        """pgvector's name as CREATE EXTENSION takes it."""
+        """Returns pgvector's name as CREATE EXTENSION takes it."""
         return [EXTENSION]
 
     def phases(self, options: VectorOptions, server: Features) -> list[Phase]:
@@ -93,7 +93,7 @@ class Vector:
         return phases
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.vector.report import recalls  # what draws is loaded where something is drawn
 
         return recalls(results, workload)
@@ -155,7 +155,8 @@ def _build(o: VectorOptions, kind: Kind) -> Step:
 def _search(
     o: VectorOptions, data: VectorData, kind: Kind, target: float, found: dict[str, Any]
 ) -> list[Phase]:
-    """What finds the setting, and the step that searches with it. found: by step, what was found so far."""
+    """Returns the work that finds the setting, and the step that searches with it. found: by step, what was
+    found so far."""
     name = f"{kind}-r{target * 100:.6g}"
     # The number of a vector stands for it: the vectors themselves never pass the connection.
     ordered = f"ORDER BY embedding {_OPERATORS[o.distance][0]} (SELECT embedding FROM {PROBES} WHERE id = "

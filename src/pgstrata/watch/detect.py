@@ -71,14 +71,14 @@ def find_changes(points: Sequence[Point], smallest: float, limit: float) -> list
 
 
 def is_proven(log_ratio: float, error: float, smallest: float) -> bool:
-    """True if a difference of two levels is beyond its error, and not below half of the smallest that is
-    looked for."""
+    """Returns True if a difference of two levels is beyond its error, and not below half of the smallest
+    difference that is looked for."""
     return abs(log_ratio) >= smallest / 2 and abs(log_ratio) > 2 * error
 
 
 def _widened(points: Sequence[Point]) -> list[Point]:
-    """The same with errors that explain how much neighbours differ, where theirs are too small (Birge 1932,
-    with the median instead of the mean, which a few changes do not move)."""
+    """Returns the same points with errors that explain how much neighbours differ, if theirs are too small
+    (Birge 1932, with the median instead of the mean, which a few changes do not move)."""
     scatter = [abs(b.log_ratio - a.log_ratio) / math.hypot(a.error, b.error) for a, b in pairwise(points)]
     factor = max(1.0, median(scatter) / NORMAL_QUARTILE) if len(scatter) >= 4 else 1.0
     return [Point(point.position, point.log_ratio, point.error * factor) for point in points]
@@ -129,7 +129,7 @@ def _changes(points: Sequence[Point], smallest: float, limit: float) -> list[Cha
 
 
 def _step(left: Sequence[Point], right: Sequence[Point]) -> tuple[float, float]:
-    """Difference of two levels and its standard error."""
+    """Returns the difference of two levels and its standard error."""
     means, variances = [], []
     for side in (left, right):
         precision = [point.error**-2.0 for point in side]
@@ -141,7 +141,7 @@ def _step(left: Sequence[Point], right: Sequence[Point]) -> tuple[float, float]:
 
 
 def _credible(probability: np.ndarray[tuple[int], np.dtype[np.float64]], best: int) -> tuple[int, int]:
-    """First and last boundary of the smallest stretch around the best that holds CREDIBLE."""
+    """Returns first and last boundary of the smallest stretch around the best that holds CREDIBLE."""
     first = last = best
     while probability[first : last + 1].sum() < CREDIBLE:
         before = probability[first - 1] if first > 0 else -1.0

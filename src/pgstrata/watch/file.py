@@ -59,7 +59,8 @@ class WatchedSteps(Strict):
         return self.smallest or SMALLEST[self.by]
 
     def work(self, seed: int, data_dir: str | None, keep_settings: tuple[str, ...]) -> MeasuredWork:
-        """What is measured of each commit. Raises UsageError for a workload that does not exist."""
+        """Returns the work that is measured of each commit. Raises UsageError for a workload that does not
+        exist."""
         if not catalog.is_known(self.workload):
             raise UsageError(
                 f"there is no workload {self.workload!r}", meant(self.workload, catalog.names(), "workloads")

@@ -200,7 +200,7 @@ class Measuring:
         build_server(self._work(self._watch.file.series[0]), stop.variant, self._say, self._check)
 
     def _key(self, stop: Stop) -> str:
-        """Key of the commit's server in the cache; empty where it is not there."""
+        """Returns the key of the commit's server in the cache; empty if it is not there."""
         repo, _, commit = stop.variant.server.removeprefix("git:").rpartition("#")
         with suppress(BuildError, ServerError):
             if there := find_built(tree_of(Path(repo), commit), self._recipe):
@@ -209,7 +209,7 @@ class Measuring:
 
 
 def _name(steps: WatchedSteps, step: str) -> str:
-    """Name of the series of a step."""
+    """Returns the name of the series of a step."""
     return f"{steps.workload} {step}" + (" by rate" if steps.by == "rate" else "")
 
 
@@ -222,7 +222,7 @@ def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
 
 
 def _value(series: Series, result: MeasuredRatio) -> Value:
-    """The error holds what stays with a build, too."""
+    """Returns the value of a measured ratio; its error includes the error that stays with a build."""
     return Value(
         asked=series.asked,
         log_ratio=result.log_ratio,

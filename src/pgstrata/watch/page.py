@@ -66,7 +66,7 @@ def write_watch(known: Known) -> Path:
 
 
 def lede(known: Known) -> str:
-    """The first sentence of a watch's page."""
+    """Returns the first sentence of a watch's page."""
     return (
         f"{counted(known.line.newest, 'commit')} of {known.watch.file.branch} since "
         f"{known.line.stops[0].name}, each against that one: {counted(len(known.series), 'step')}."
@@ -77,7 +77,8 @@ def lede(known: Known) -> str:
 
 
 def alarms_blocks(known: Known, address: Callable[[Alarm], str]) -> list[Block]:
-    """What is measured, and the changes as a table. address: of a change's page, relative to this one."""
+    """Returns blocks with a summary of what is measured, and the changes as a table. address: of a change's
+    page, relative to this one."""
     blocks: list[Block] = [Prose(summary(known))]
     alarms = listed_alarms(known)
     if not alarms:
@@ -152,12 +153,13 @@ def _commits(known: Known, moves: Mapping[str, Moves]) -> list[Block]:
 
 
 def points_of(known: Known) -> dict[str, dict[int, Point]]:
-    """Values by name of the series and position."""
+    """Returns the values by name of the series and position."""
     return {name: {p.position: p for p in known.points(series)} for name, series in known.series.items()}
 
 
 def value_cell(known: Known, moves: Moves, points: Mapping[int, Point], position: int) -> Cell:
-    """A commit's value against the anchor, coloured where the commit is at another level than the anchor."""
+    """Returns the cell with a commit's value against the anchor, coloured if the commit is at another level
+    than the anchor."""
     point, series = points.get(position), moves.series
     if point is None:
         values = known.values.get(known.line.stops[position].id)
@@ -175,7 +177,7 @@ def value_cell(known: Known, moves: Moves, points: Mapping[int, Point], position
 
 
 def series_chart(known: Known, moves: Moves, number: int) -> Chart:
-    """All values of a series with their intervals, and its changes with their dates."""
+    """Returns the chart of all values of a series with their intervals, and its changes with their dates."""
     series = moves.series
     what, better = axis_words(series.by)
     return Chart(

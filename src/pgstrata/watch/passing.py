@@ -79,8 +79,8 @@ class Known:
         return self.positions(skipped=False) | self.positions(skipped=True) | self.line.idle
 
     def is_whole(self, values: CommitValues) -> bool:
-        """True if every series has a value of the question that is asked now, or a reason why it has none.
-        Rates beside other load are measured again by the next passes, TRIES times at most."""
+        """Returns True if every series has a value of the question that is asked now, or a reason why it has
+        none. Rates beside other load are measured again by the next passes, TRIES times at most."""
         if values.commit not in self.measured and values.tries < TRIES and self._is_disturbed(values):
             return False
         return all(
@@ -128,8 +128,8 @@ class Known:
 
 
 def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
-    """The commits that are watched now. Raises UsageError for a repository, branch or commit that does not
-    exist, or no line between them; ServerError where the repository cannot be read or reached."""
+    """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
+    does not exist, or no line between them; ServerError if the repository cannot be read or reached."""
     file = watch.file
     where = file.repository
     repo = clone(where, file.branch, cache_dir(), say) if is_url(where) else repository(Path(where))
@@ -164,7 +164,7 @@ def read(
 
 
 def next_stop(known: Known) -> Stop | None:
-    """The commit that is measured next; None where nothing is due."""
+    """Returns the commit that is measured next; None if nothing is due."""
     place = next_position(
         known.line.newest,
         known.positions(skipped=False),
@@ -210,12 +210,13 @@ def pass_once(watch: Watch, console: Console, most_seconds: float) -> Known:
 
 
 def commits_left(known: Known) -> int:
-    """Commits that are due: neither measured nor skipped, and with code of a server in them."""
+    """Returns the number of commits that are due: neither measured nor skipped, and with code of a server in
+    them."""
     return known.line.newest - len(known.settled())
 
 
 def _left(known: Known) -> str:
-    """How many commits are left, and how long they take by those before."""
+    """Returns in words how many commits are left, and how long they take by those before."""
     left = commits_left(known)
     text = f"{left} of {known.line.newest} commits are not measured"
     if known.measured and known.watch.file.every == 1:
@@ -276,7 +277,7 @@ def _search_all(
 
 
 def _is_due_between(known: Known, alarm: Alarm) -> bool:
-    """True while commits between the ends of an alarm are neither measured nor skipped."""
+    """Returns True while commits between the ends of an alarm are neither measured nor skipped."""
     first, last = known.line.places[alarm.good], known.line.places[alarm.bad]
     return not set(range(first + 1, last)) <= known.settled()
 
@@ -287,7 +288,7 @@ def _variant_of(known: Known) -> Callable[[str], Variant]:
 
 
 def _smallest(series: Series, moved: Moved) -> float:
-    """What the search looks for: no more than half of what moved."""
+    """Returns the smallest difference that the search looks for: no more than half of what moved."""
     return min(series.smallest, abs(moved.log_ratio) / 2)
 
 
@@ -328,7 +329,7 @@ def _raise_alarms(known: Known) -> None:
 
 
 def is_about(alarm: Alarm, change: Change, places: Mapping[str, int]) -> bool:
-    """True if the commits of an alarm and of a change overlap."""
+    """Returns True if the commits of an alarm and of a change overlap."""
     if not {alarm.good, alarm.bad} <= places.keys():
         return False
     first, last = places[alarm.good] + 1, places[alarm.bad]

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def title(known: Known, alarm: Alarm) -> str:
-    """The alarm in a line: what moved, by how much, since when."""
+    """Returns the alarm in a line: the step that moved, by how much, since when."""
     place = alarm.commits[-1] if alarm.commits else alarm.bad
     since = f"since {place[:10]}" if alarm.state == "found" else f"between {alarm.good[:10]} and {place[:10]}"
     series = known.series[alarm.leading]
@@ -25,12 +25,12 @@ def title(known: Known, alarm: Alarm) -> str:
 
 
 def size(moved: Moved, by: By) -> str:
-    """`3.02 % more instructions (2.96 … 3.08 %)`."""
+    """Returns the size of a change in words: `3.02 % more instructions (2.96 … 3.08 %)`."""
     return changed(Outcome(moved.log_ratio, moved.error), by)
 
 
 def others(known: Known, alarm: Alarm) -> list[str]:
-    """What else moved with it, a line for each series."""
+    """Returns the other series that moved with an alarm, a line for each."""
     return [
         f"{name}: {size(moved, known.series[name].by)}"
         for name, moved in alarm.moved.items()
@@ -39,7 +39,8 @@ def others(known: Known, alarm: Alarm) -> list[str]:
 
 
 def lines(known: Known) -> list[str]:
-    """What is printed at the end of a pass: changes that are not acknowledged, then what is measured."""
+    """Returns the lines printed at the end of a pass: changes that are not acknowledged, then a summary of
+    what is measured."""
     said = []
     for alarm in known.shown_alarms:
         if alarm.leading not in known.series or known.note_of(alarm):
@@ -62,7 +63,7 @@ def lines(known: Known) -> list[str]:
 
 
 def summary(known: Known) -> str:
-    """How many commits are measured, and how many alarms are open."""
+    """Returns a sentence on how many commits are measured, and how many alarms are open."""
     noted = sum(1 for alarm in known.shown_alarms if known.note_of(alarm))
     skipped = len(known.positions(skipped=True))
     left = commits_left(known)
@@ -77,7 +78,7 @@ def summary(known: Known) -> str:
 
 
 def mail(known: Known, alarm: Alarm) -> str:
-    """The draft of a mail to those who wrote the change."""
+    """Returns the draft of a mail to the authors of the change."""
     series = known.series[alarm.leading]
     place = alarm.commits[-1] if alarm.commits else alarm.bad
     work = series.work
@@ -111,7 +112,7 @@ def mail(known: Known, alarm: Alarm) -> str:
 
 
 def record(known: Known) -> Json:
-    """All of it as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per operation."""
+    """Returns the whole watch as JSON. Ratios are commit ÷ anchor, of rates or instructions per operation."""
     return {
         "watch": known.watch.name,
         "anchor": known.line.stops[0].id,
@@ -132,12 +133,12 @@ def record(known: Known) -> Json:
 
 
 def listed_alarms(known: Known) -> list[Alarm]:
-    """Changes of series that are still watched, the newest first."""
+    """Returns the changes of series that are still watched, the newest first."""
     return [alarm for alarm in known.shown_alarms if alarm.leading in known.series]
 
 
 def alarm_record(known: Known, alarm: Alarm) -> Json:
-    """A change as JSON can hold it."""
+    """Returns a change as JSON."""
     return {
         "title": title(known, alarm),
         "state": alarm.state,
@@ -156,7 +157,7 @@ def alarm_record(known: Known, alarm: Alarm) -> Json:
 
 
 def values_record(known: Known, series: Series) -> list[Json]:
-    """The values of a series as JSON can hold them."""
+    """Returns the values of a series as JSON."""
     return [
         {
             "commit": known.line.stops[point.position].id,
@@ -168,7 +169,7 @@ def values_record(known: Known, series: Series) -> list[Json]:
 
 
 def span(outcome: Outcome, by: By) -> Json:
-    """A ratio with its 95 % interval."""
+    """Returns a ratio with its 95 % interval."""
     change, low, high = interval(outcome, by)
     return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
 

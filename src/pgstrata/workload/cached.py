@@ -58,7 +58,8 @@ class Cached:
         return self.key[:LETTERS] if set(self.key) <= set(string.hexdigits) else self.key
 
     def is_called(self, name: str) -> bool:
-        """By its whole key, its beginning or the label of its server."""
+        """Returns whether a name means this entry: its whole key, its beginning or the label of its
+        server."""
         return name in (self.key, self.server) or (len(name) >= LETTERS and self.key.startswith(name))
 
     def remove(self) -> None:
@@ -67,7 +68,7 @@ class Cached:
 
 
 def cached() -> list[Cached]:
-    """All of it: loaded data, then by kind and name."""
+    """Returns all cached data: loaded data, then by kind and name."""
     found = [_loaded(*one) for one in loaded.kept()]
     for kind, what_of in _kinds().items():
         for folder in sorted(cache_folder(kind).glob("[!.]*")):

@@ -39,22 +39,22 @@ def _shipped(name: str) -> WorkloadKind:
 
 
 def own_names() -> list[str]:
-    """Names of pgstrata's own workloads."""
+    """Returns the names of pgstrata's own workloads."""
     return list(_places())
 
 
 def names() -> list[str]:
-    """Names of all workloads, those of installed packages behind pgstrata's own."""
+    """Returns the names of all workloads, those of installed packages behind pgstrata's own."""
     return [*_places(), *(name for name in plugin.offered() if name not in _places())]
 
 
 def is_known(name: str) -> bool:
-    """Whether it is one of `names`, or written as a file with a class in it."""
+    """Returns whether a name is one of `names`, or written as a file with a class in it."""
     return plugin.names_file(name) or name in names()
 
 
 def find(name: str, folder: Path | None = None) -> WorkloadKind:
-    """The workload of this name; UsageError lists the names, nearest first.
+    """Returns the workload of this name. Raises UsageError with the names, nearest first.
 
     folder: where files start that are named relative; None: where pgstrata is started. PluginError says what
     is wrong with a file or a package.
@@ -71,7 +71,8 @@ def find(name: str, folder: Path | None = None) -> WorkloadKind:
 
 
 def scale(workload: WorkloadKind, name: str) -> dict[str, Any]:
-    """The options that `--scale name` stands for; UsageError lists the scales of the workload."""
+    """Returns the options that `--scale name` stands for. Raises UsageError with the scales of the
+    workload."""
     if name in workload.scales:
         return dict(workload.scales[name])
     raise UsageError(

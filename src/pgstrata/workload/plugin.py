@@ -83,7 +83,7 @@ class Plugin:
             self.report = self._guarded(inner.report)
 
     def phases(self, options: Any, server: Features) -> list[Phase]:
-        """The phases; code from outside is given the number of the server's version."""
+        """Returns the phases; code from outside is given the number of the server's version."""
         with self.blame():
             found: object = self._inner.phases(options, server.version_num)
         if not isinstance(found, list) or not all(isinstance(p, Phase) for p in found):
@@ -100,7 +100,7 @@ class Plugin:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """What is raised within is said to be the workload's own, with its file and line."""
+        """Blames the workload for errors raised in the block, with its file and line."""
         with blaming(self._where):
             yield
 
@@ -128,12 +128,14 @@ class Plugin:
 
 
 def blamed(workload: WorkloadKind) -> Context[None]:
-    """Around code of a workload that is not called through it, say validators of its options."""
+    """Returns the context around code of a workload that is not called through it, say validators of its
+    options."""
     return workload.blame() if isinstance(workload, Plugin) else nullcontext()
 
 
 def source_of(workload: WorkloadKind) -> str:
-    """Digest of the source of a workload from a file; empty for others, which a release number stands for."""
+    """Returns the digest of the source of a workload from a file; empty for others, which a release number
+    stands for."""
     return workload.digest if isinstance(workload, Plugin) else ""
 
 
@@ -156,7 +158,7 @@ def blaming(where: Path) -> Iterator[None]:
 
 
 def _place(error: BaseException, where: Path) -> str:
-    """The last line of the workload's own code on the way to the error."""
+    """Returns the last line of the workload's own code on the way to the error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
     root = where if where.is_dir() else where.parent
@@ -167,12 +169,12 @@ def _place(error: BaseException, where: Path) -> str:
 
 
 def names_file(name: str) -> bool:
-    """Whether a workload is named as a file and a class in it."""
+    """Returns whether a workload is named as a file and a class in it."""
     return ".py:" in name
 
 
 def from_file(name: str, folder: Path) -> Plugin:
-    """The workload `FILE.py:CLASS`, FILE relative to `folder`. Raises UsageError."""
+    """Returns the workload `FILE.py:CLASS`, FILE relative to `folder`. Raises UsageError."""
     file, _, cls = name.rpartition(":")
     path = real_path(folder / user_path(file))
     source = read_text(path, "workload", missing="name it relative to the campaign file, as FILE.py:CLASS")
@@ -210,13 +212,13 @@ def _loaded(path: Path, digest: str, cls: str) -> Plugin:
 
 @cache
 def offered() -> Mapping[str, EntryPoint]:
-    """What installed packages offer, by name."""
+    """Returns the workloads that installed packages offer, by name."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 @cache
 def from_package(name: str) -> Plugin:
-    """The workload of this name that an installed package offers. Raises PluginError."""
+    """Returns the workload of this name that an installed package offers. Raises PluginError."""
     point = offered()[name]
     where = _folder_of(point.module)
     with blaming(where):

@@ -116,7 +116,7 @@ def _of_another_kind(file: Path) -> str:
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:
-    """A campaign made of the command line alone, named after its workloads. Raises UsageError.
+    """Returns a campaign made of the command line alone, named after its workloads. Raises UsageError.
 
     Where steps end with their verdicts, how long they take is known by then: the smallest scale is enough,
     unless sizes are given.
@@ -181,7 +181,7 @@ def check_study(
 
 
 def _read(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
-    """A file or the command line as a checked study."""
+    """Returns the checked study that a file or the command line describes."""
     document = _with(document, overrides)
     try:
         study = Study.model_validate(document, context=OF_FILE)
@@ -305,7 +305,8 @@ def _where(variants: Sequence[Variant], index: int, spec: Study, source: str) ->
 
 
 def _check_foreign(variant: Variant) -> None:
-    """A server that runs already keeps the settings and the environment it has."""
+    """Raises UsageError if a variant asks a server that already runs to change: it keeps its own settings and
+    environment."""
     if not variant.server.startswith("dsn:"):
         return
     given = [
@@ -397,7 +398,8 @@ def scaled_down(values: Mapping[str, Any], fraction: float) -> dict[str, Any]:
 
 
 def _part(value: Any, fraction: float) -> Any:
-    """What is no whole number is refused later, with all other wrong values."""
+    """Returns a whole number multiplied by the fraction, rounded up and at least 1; other values are returned
+    as they are and refused later, with all other wrong values."""
     return max(1, math.ceil(value * fraction)) if type(value) is int else value
 
 
@@ -415,7 +417,7 @@ def _refuse_set(label: str | None, key: str, labels: list[str], workloads: list[
 
 
 def _parse_set(text: str) -> tuple[str | None, str, Any]:
-    """`key=value` or `workload.key=value`; the value is TOML, a bare word is text."""
+    """Parses `key=value` or `workload.key=value`; the value is TOML, a bare word is text."""
     match = re.fullmatch(r"\s*(?:([^=\s]+)\.)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", text, re.DOTALL)
     if not match:
         raise UsageError(

@@ -59,7 +59,7 @@ Beside a list of `clients`:
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Returns the whole page as Markdown."""
     parts = [HEAD]
     parts.append("\n## Keys of the campaign\n\n" + _table(Study))
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
@@ -119,7 +119,7 @@ def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> st
 
 
 def limits_of(field: FieldInfo) -> tuple[float | None, float | None]:
-    """The smallest and the largest number of a key; None where it has none."""
+    """Returns the smallest and the largest number of a key; None where the key has no such limit."""
     low = high = None
     for mark in _marks(field):
         low = next((getattr(mark, n) for n in ("ge", "gt") if getattr(mark, n, None) is not None), low)
@@ -128,7 +128,7 @@ def limits_of(field: FieldInfo) -> tuple[float | None, float | None]:
 
 
 def _marks(field: FieldInfo) -> list[Any]:
-    """What annotations say of a field, also of the branches of a union."""
+    """Returns the annotations of a field, also those of the branches of a union."""
     found = list(field.metadata)
     for branch in typing.get_args(field.annotation):
         for said in getattr(branch, "__metadata__", ()):
@@ -137,7 +137,7 @@ def _marks(field: FieldInfo) -> list[Any]:
 
 
 def limits(field: FieldInfo) -> str:
-    """Both as text, `1–1,000`; empty where there are none."""
+    """Returns both limits of a key as text, `1–1,000`; empty if the key has none."""
     low, high = limits_of(field)
     if low is None and high is None:
         return ""

@@ -28,14 +28,15 @@ Keys = tuple[str | int, ...]
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """The document. `source` is where it stands: a file, an option. Raises UsageError."""
+    """Parses a TOML document. `source` is where it stands: a file, an option. Raises UsageError."""
     document = _loads(text, source)
     _check(document, source, ())
     return document
 
 
 def parse_value(text: str, source: str) -> Any:
-    """One value as it stands behind `key =`; what is no TOML is text as it stands. Raises UsageError."""
+    """Parses a single value as it stands behind `key =`; text that is not TOML is returned as it stands.
+    Raises UsageError."""
     try:
         document = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

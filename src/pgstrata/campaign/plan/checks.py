@@ -27,7 +27,7 @@ BESIDE_BUFFERS = 64 << 20
 
 
 def memory_limit(text: str | None) -> int | None:
-    """A limit in bytes, None for none. Raises UsageError where it is no size."""
+    """Returns a memory limit in bytes, None if there is none. Raises UsageError if the text is not a size."""
     if text is None:
         return None
     limit = size_bytes(text)
@@ -137,7 +137,7 @@ def _check_pooled(step: Step, through: Through, label: str) -> None:
 
 
 def _prepares(step: Step) -> bool:
-    """Whether a statement of the step is prepared under a name."""
+    """Returns whether any statement of the step is prepared under a name."""
 
     def of(value: object) -> bool:
         match value:

@@ -18,7 +18,8 @@ from pgstrata.workload.plugin import source_of
 
 
 def with_existing(run: PlannedRun, results: Results) -> PlannedRun:
-    """With the folder of the run that is there. Raises UsageError where that was measured otherwise."""
+    """Returns the planned run with the folder of its finished run, if there is one. Raises UsageError if that
+    run was measured in another way."""
     if run.unable:
         return run
     folder = results.find(run.key, done=True)
@@ -36,7 +37,7 @@ def with_existing(run: PlannedRun, results: Results) -> PlannedRun:
 
 
 def difference(variant: PlannedVariant, chosen: ChosenWorkload, record: RunRecord) -> str:
-    """What a stored run was made with that this plan would do differently; empty if nothing."""
+    """Returns in which way a stored run was made differently from this plan; empty if in none."""
     for key, value in chosen.all_options.items():
         # An option that a later release added was at its default in the stored run.
         if key in record.options and record.options[key] != value:
@@ -68,8 +69,8 @@ def difference(variant: PlannedVariant, chosen: ChosenWorkload, record: RunRecor
 
 
 def _without_devices(storage: StorageRecord | None) -> StorageRecord | None:
-    """What was asked for: a folder may have been mounted from another device, and one way to delay have
-    been taken for another reason."""
+    """Returns the storage as it was asked for: a folder may have been mounted from another device, and
+    another way to delay may have been chosen for another reason."""
 
     def named(place: PlaceRecord | None) -> PlaceRecord | None:
         return PlaceRecord(folder=place.folder) if place is not None else None
@@ -83,7 +84,8 @@ def _without_devices(storage: StorageRecord | None) -> StorageRecord | None:
 
 
 def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:
-    """A source tree is named by a folder or a branch: what is in it may have changed."""
+    """Returns how a server's build differs from the stored one, empty if it does not: a source tree is named
+    by a folder or a branch, and its content may have changed."""
     if stored is None or now is None or stored.key == now.key:
         return ""
     return "another source tree" if stored.tree != now.tree else "a server that was built otherwise"

@@ -12,7 +12,8 @@ from pgstrata.workload.core.language import Step
 
 
 def kept_lines(plan: Plan) -> list[str]:
-    """Per workload what happens when a run is stopped, and for each run that goes on, where."""
+    """Returns lines on what happens, for each workload, when a run is stopped, and on where each resumed run
+    goes on."""
     firsts = {run.workload.label: run for run in reversed(plan.missing) if not run.unable}
     lines = [_when_stopped(run) for run in reversed(firsts.values())]
     if loaded := sum(run.from_kept for run in plan.missing):
@@ -31,7 +32,7 @@ def kept_lines(plan: Plan) -> list[str]:
 
 
 def step_rows(plan: Plan) -> list[list[object]]:
-    """Variant, workload, repeat, step and its state, of the runs that are missing."""
+    """Returns rows of variant, workload, repeat, step and its state for the runs that are missing."""
     rows: list[list[object]] = []
     for run in plan.missing:
         there = {step.name: step for step in run.kept}

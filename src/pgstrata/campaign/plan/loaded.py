@@ -29,8 +29,9 @@ _WRITTEN = ("default_table_access_method", "default_toast_compression", "default
 
 
 def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: Study) -> list[PlannedRun]:
-    """The runs with the key of their data; `from_kept` where it is there already, or will be when their turn
-    comes. groups: in the order in which they are made, each of those that are made together."""
+    """Returns the runs with the key of their data; `from_kept` is set where the data is there already, or
+    will be when the run's turn comes. groups: in the order in which they are made, each of the runs that are
+    made together."""
     there: set[str] = set()
     found = []
     for group in groups:
@@ -53,8 +54,8 @@ def _with_key(run: PlannedRun, spec: Study, there: Collection[str]) -> PlannedRu
 
 
 def data_made_of(run: PlannedRun, spec: Study) -> dict[str, Any] | None:
-    """Everything that decides what is in the data folder when it is loaded; None where nothing is kept: there
-    is no load, or the server is somebody else's or not there yet."""
+    """Returns everything that decides the content of the data folder after loading; None if nothing is kept:
+    there is no load, or the server is not managed by us or not there yet."""
     phases = phases_of(run)
     end = data_at(phases)
     server = run.variant.server

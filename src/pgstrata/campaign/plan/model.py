@@ -49,14 +49,14 @@ class PlannedVariant:
     extensions: tuple[str, ...] = ()
 
     def through_record(self) -> ThroughRecord | None:
-        """As runs record it."""
+        """Returns the program between driver and server as runs record it; None without such a program."""
         if self.through is None:
             return None
         name, version = self.through.name, self.through.version
         return ThroughRecord(name=name, version=version, settings=dict(self.through.settings or {}))
 
     def identity(self) -> dict[str, Any]:
-        """What stands for the variant where it is asked whether something was measured with the same."""
+        """Returns the values that identify the variant when runs are checked for having measured the same."""
         server, through, storage = self.server, self.through_record(), self.storage_record()
         replicas = self.replicas_record()
         return {
@@ -73,7 +73,7 @@ class PlannedVariant:
         }
 
     def replicas_record(self) -> ReplicasRecord | None:
-        """As runs record it."""
+        """Returns the replicas as runs record them; None without replicas."""
         wanted = self.replicas
         if wanted is None:
             return None
@@ -81,7 +81,8 @@ class PlannedVariant:
         return ReplicasRecord(replication=wanted.replication, reads=wanted.reads, settings=own)
 
     def storage_record(self) -> StorageRecord | None:
-        """As runs record it, without what is only seen while the server runs."""
+        """Returns the storage as runs record it, without facts that are only seen while the server runs; None
+        if the variant asks for nothing of the kind."""
         data, wal, delay = self.spec.data_dir, self.spec.wal_dir, self.storage.delay
         if data is None and wal is None and delay is None:
             return None

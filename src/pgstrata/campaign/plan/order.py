@@ -73,7 +73,7 @@ def freezes(spec: Study) -> bool:
 
 
 def schedule_of(step: Step, spec: Study) -> Schedule:
-    """How a step takes turns; with `until = "verdict"` the count is not kept to."""
+    """Returns how a step takes turns; with `until = "verdict"` the count is not kept to."""
     if step.measured and step.single is not None:
         return Schedule("queries", spec.rounds, step)
     if not step.measured or step.digest is not None:
@@ -91,7 +91,8 @@ def schedule_of(step: Step, spec: Study) -> Schedule:
 
 
 def has_stretches(step: Step) -> bool:
-    """Whether a step can take frozen turns: connections stay open, and do more than a few operations each."""
+    """Returns whether a step can take frozen turns: its connections stay open, and each does more than a few
+    operations."""
     if step.replay is not None or any(role.reconnect for role in step.roles):
         return False
     judged = next(role for role in step.roles if role.name == step.headline.role)
@@ -99,7 +100,7 @@ def has_stretches(step: Step) -> bool:
 
 
 def longest(step: Step, spec: Study, variants: int) -> float:
-    """Most seconds measured of each variant at a step in windows, or in a round of it."""
+    """Returns the most seconds measured of each variant at a step in windows, or in a round of it."""
     if spec.until == "verdict":
         return spec.max_seconds / variants
     assert step.seconds is not None
@@ -107,12 +108,13 @@ def longest(step: Step, spec: Study, variants: int) -> float:
 
 
 def laid_out_alike(variants: Sequence[PlannedVariant]) -> bool:
-    """Whether all run the same programs, and the kernel lets their memory lie at the same places."""
+    """Returns whether all variants run the same programs and the kernel lets their memory lie at the same
+    places."""
     return len({(v.server.spec, v.server.bin_dir) for v in variants}) == 1 and draw() is not None
 
 
 def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[PlannedVariant]) -> bool:
-    """Whether servers are started anew between the batches of a step in windows.
+    """Returns whether servers are started anew between the batches of a step in windows.
 
     With a small margin always; else where a verdict is waited for that a start may turn, and it costs little.
     """
@@ -125,7 +127,8 @@ def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[Planne
 
 
 def warmed_up(step: Step, spec: Study, first: bool) -> Step:
-    """The step of one slice with its warm-up; first: of this cluster, whose caches are cold.
+    """Returns the step of a single slice with its warm-up; first: the first slice of this cluster, whose
+    caches are cold.
 
     A step that ends after its operations has none: the driver would count them off.
     """
@@ -135,7 +138,7 @@ def warmed_up(step: Step, spec: Study, first: bool) -> Step:
 
 
 def loaded_at(phases: Sequence[Phase]) -> int:
-    """How many phases make the data: all before the first step that is measured or only reads.
+    """Returns how many phases make the data: all before the first step that is measured or only reads.
 
     What only reads before that warms caches, which each cluster has of its own.
     """
@@ -144,9 +147,9 @@ def loaded_at(phases: Sequence[Phase]) -> int:
 
 
 def data_at(phases: Sequence[Phase]) -> int:
-    """How many phases make the data that `keep_loaded` keeps, also where the load is measured: all before the
-    first step that works on it. Work in Python after the load is done in every run: it finds something out,
-    or prepares what lies elsewhere."""
+    """Returns how many phases make the data that `keep_loaded` keeps, also where the load is measured: all
+    before the first step that works on the data. Python work after the load is done in every run: it finds
+    something out, or prepares something outside the data folder."""
     loads, end = 0, len(phases)
     for number, phase in enumerate(phases):
         if isinstance(phase, Step):
@@ -158,14 +161,14 @@ def data_at(phases: Sequence[Phase]) -> int:
 
 
 def data_of(variant: PlannedVariant) -> tuple[object, ...]:
-    """What decides how a data folder is made and loaded; settings do not."""
+    """Returns everything that decides how a data folder is made and loaded; settings do not."""
     built = variant.server.built
     versions = tuple(one.sha256 for one in built.extensions) if built is not None else ()
     return variant.server.spec, tuple(variant.spec.initdb), variant.extensions, versions
 
 
 def interleaved_cost(run: PlannedRun, spec: Study, variants: Sequence[PlannedVariant]) -> PlannedRun:
-    """The same run with the seconds and bytes it takes where variants take turns.
+    """Returns the same run with the seconds and bytes it takes when variants take turns.
 
     With `until = "verdict"` the longest time.
     """
@@ -244,7 +247,7 @@ def refined_share(
 
 
 def seconds_of(phase: Phase) -> float:
-    """How long a phase takes, as the plan shows it."""
+    """Returns how many seconds a phase takes, as the plan shows it."""
     if isinstance(phase, Step):
         return phase.seconds or phase.estimated_seconds or 0.0
     return phase.seconds if isinstance(phase, Settle) else 0.0

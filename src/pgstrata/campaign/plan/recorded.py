@@ -11,8 +11,8 @@ from pgstrata.store.record import Circumstances, Cpus, Host, Sizes
 
 
 def as_planned(campaign: Campaign, variant: PlannedVariant, chosen: ChosenWorkload) -> Circumstances:
-    """The circumstances of a run before anything was done: one that has failed, on a host that is not known.
-    Who makes the run puts in what there was instead."""
+    """Returns the circumstances of a run before anything was done: a failed run on an unknown host. The code
+    that makes the run replaces them with the real ones."""
     spec = campaign.spec
     return Circumstances(
         status="failed",
@@ -44,8 +44,8 @@ def as_planned(campaign: Campaign, variant: PlannedVariant, chosen: ChosenWorklo
 
 
 def named_file(campaign: Campaign) -> str | None:
-    """The campaign's file as a command from here names it; None where there is none. On the machine of a
-    fleet the file lies in a cache, and only its name means something elsewhere."""
+    """Returns the campaign's file as a command started from the current folder names it; None if there is no
+    file. On a machine of a fleet the file lies in a cache, and only its name means something elsewhere."""
     file = campaign.file
     if file is None or campaign.machine is not None:
         return None if file is None else file.name

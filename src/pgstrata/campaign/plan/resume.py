@@ -24,7 +24,7 @@ _NO_MATTER = {"results", "keep_data", "repeats", "name", "fleet"}
 
 
 def independent(phases: Sequence[Phase]) -> list[Step]:
-    """The measured steps that are kept when they have finished: those that come before the first that
+    """Returns the measured steps that are kept when they have finished: those before the first step that
     writes to the loaded data."""
     found: list[Step] = []
     for phase in phases[data_at(phases) :]:
@@ -36,19 +36,20 @@ def independent(phases: Sequence[Phase]) -> list[Step]:
 
 
 def dependent(phases: Sequence[Phase]) -> list[Step]:
-    """The other measured steps: a run that is stopped in one of them does them all again."""
+    """Returns the measured steps that are not kept: a run that is stopped in such a step does all of them
+    again."""
     kept_ones = {step.name for step in independent(phases)}
     later = phases[data_at(phases) :]
     return [p for p in later if isinstance(p, Step) and p.measured and p.name not in kept_ones]
 
 
 def phases_of(run: PlannedRun) -> Sequence[Phase]:
-    """What the run consists of; nothing where its version cannot."""
+    """Returns the phases of a run; none if its server version cannot do the workload."""
     return [] if run.unable else run.workload.phases(run.variant.server.features)
 
 
 def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> list[PlannedRun]:
-    """The runs of a comparison, or one alone, with the steps that earlier attempts have finished.
+    """Returns the runs of a comparison, or a single run, with the steps that earlier attempts have finished.
 
     A step counts where everything that decides it is the same now (campaign, config, server and its build,
     options, machine, release), and in a comparison where all have it from the same one.
@@ -66,7 +67,7 @@ def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> lis
 
 
 def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
-    """The kept steps from the first on, without a gap."""
+    """Returns the kept steps from the first on, without a gap."""
     there = {step.name: step for step in kept.kept(results.root, run.key) if step.made_of == run.made_of}
     leading: list[KeptStep] = []
     alone = {step.name for step in independent(phases_of(run))}

@@ -137,14 +137,15 @@ def _resumed(
 
 
 def _without_kept(run: PlannedRun) -> PlannedRun:
-    """Its time is that of the steps which are to do."""
+    """Returns the run with only the time of the steps that are still to do."""
     there = {step.name for step in run.kept}
     steps = [phase for phase in phases_of(run) if isinstance(phase, Step) and phase.name in there]
     return replace(run, seconds=max(0.0, run.seconds - sum(map(seconds_of, steps)))) if steps else run
 
 
 def _unable(campaign: Campaign, variants: Sequence[PlannedVariant]) -> dict[tuple[str, str], str]:
-    """By labels of variant and workload why a server cannot run it: its version, or an extension it lacks.
+    """Returns the reasons why servers cannot run workloads, by labels of variant and workload: the version,
+    or an extension that is missing.
 
     Raises NotInVersionError where no variant can: then there is nothing to compare it with.
     """
@@ -291,7 +292,7 @@ def _planned(
 
 
 def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """The runs of an interleaved campaign that are measured together, in their order."""
+    """Returns the runs of an interleaved campaign grouped by joint measurement, in their order."""
     found: dict[tuple[int, str], list[PlannedRun]] = {}
     for run in runs:
         found.setdefault((run.key.repeat, run.key.workload), []).append(run)
@@ -299,7 +300,8 @@ def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
 
 
 def _together(group: list[PlannedRun], results: Results) -> list[PlannedRun]:
-    """What is there of a comparison counts only as a whole: a pair needs both sides at the same time."""
+    """Returns the runs of a comparison with their finished runs, which count only as a whole: a pair needs
+    both sides at the same time."""
     if not any(run.existing for run in group):
         return group
     there = comparisons.complete(results, [run.key for run in group])

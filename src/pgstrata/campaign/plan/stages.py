@@ -85,7 +85,8 @@ def _stages(runs: Sequence[PlannedRun], spec: Study) -> list[Stage]:
 
 
 def _stage(step: Step, runs: Sequence[PlannedRun], spec: Study) -> Stage | None:
-    """None: it is part of the load of several variants, one after the other."""
+    """Returns the stage of a step; None if the step is part of the load of several variants, one after the
+    other."""
     if not takes_turns(spec):
         return Stage(step.name, "alone", seconds_of(step))
     variants, first = [run.variant for run in runs], runs[0]

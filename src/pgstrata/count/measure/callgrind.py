@@ -70,11 +70,11 @@ class CallGraph:
         return self.totals[0]
 
     def count(self, event: str) -> float:
-        """The total of one event; 0 where it was not counted."""
+        """Returns the total of a single event; 0 if it was not counted."""
         return self.totals[self.events.index(event)] if event in self.events else 0.0
 
     def without(self, other: CallGraph) -> CallGraph:
-        """Less what `other` holds."""
+        """Returns the graph minus the counts of `other`."""
         own = dict(self.own)
         for key, value in other.own.items():
             own[key] = own.get(key, 0.0) - value
@@ -93,7 +93,7 @@ class CallGraph:
         )
 
     def per(self, operations: int) -> CallGraph:
-        """What one of so many operations took."""
+        """Returns the graph divided by this number of operations: the counts of a single operation."""
         return CallGraph(
             self.events,
             [total / operations for total in self.totals],
@@ -119,7 +119,7 @@ class CallGraph:
         return {key: min(value, self.instructions) for key, value in found.items()}
 
     def calls(self) -> dict[Key, float]:
-        """How often each function was called."""
+        """Returns how often each function was called."""
         found: dict[Key, float] = {}
         for (_, callee), arc in self.arcs.items():
             found[callee] = found.get(callee, 0.0) + arc.calls
@@ -127,7 +127,7 @@ class CallGraph:
 
 
 def mean(graphs: Iterable[CallGraph]) -> CallGraph:
-    """The mean of what several starts have counted."""
+    """Returns the mean of the counts of several starts."""
     all_ = list(graphs)
     n = len(all_)
     total = CallGraph(
@@ -163,7 +163,7 @@ class _Names:
 
 
 def read_part(path: Path) -> CallGraph:
-    """One part file. Raises ServerError where it cannot be read or is cut."""
+    """Reads a single part file. Raises ServerError if it cannot be read or is cut."""
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
@@ -255,8 +255,9 @@ _MAINS: Mapping[str, str] = {
 
 
 def own_processes(graph: CallGraph) -> dict[str, float]:
-    """What kind of process of the server this was and its instructions, without what it inherited of the
-    postmaster. Empty for what is none of them (a backend, the postmaster, one without symbols)."""
+    """Returns the kind of server process that the graph was counted in and its instructions, without those
+    inherited from the postmaster. Empty for any other process (a backend, the postmaster, a process without
+    symbols)."""
     found: dict[str, float] = {}
     for (_, (_, callee)), arc in graph.arcs.items():
         if name := _MAINS.get(callee):

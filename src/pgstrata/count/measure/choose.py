@@ -15,8 +15,8 @@ INSTALL = "install valgrind (Debian, Ubuntu: apt install valgrind; Fedora: dnf i
 
 
 def find_engine(name: EngineName = "auto", *, simulate: bool = False) -> Engine:
-    """The engine of this name, or for `auto` the one this machine has: perf where the hardware counts, else
-    valgrind. Raises UsageError where there is none."""
+    """Returns the engine of this name, or for `auto` the engine this machine supports: perf where the
+    hardware counts, else valgrind. Raises UsageError if there is none."""
     missing = "perf does not simulate" if simulate else counters_missing()
     if name == "perf" or (name == "auto" and not missing):
         if missing:

@@ -103,7 +103,8 @@ def count_campaign(
     fresh: bool = False,
     lasting: Path | None = None,
 ) -> CountOutcome:
-    """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
+    """Counts everything that is missing. A variant that cannot be counted is stored as failed, and the
+    remaining variants are still counted.
 
     lasting: folder in which the starts of the base stay, for other counts with the same base.
     Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
@@ -193,7 +194,8 @@ class _Count:
             self._say(f"{label}, {self._label}: not counted: {why}")
 
     def _is_there(self, key: RunKey, variant: PlannedVariant) -> bool:
-        """Whether a finished run of this variant has counted all that is asked for, in the same way."""
+        """Returns whether a finished run of this variant has counted everything that is asked for, in the
+        same way."""
         folder = self._results.find(key)
         found = read_run(folder) if folder is not None else None
         if not isinstance(found, Run) or found.record.counted is None:
@@ -251,7 +253,7 @@ class _Count:
     # --- starts -------------------------------------------------------------------------------
 
     def _measure(self, variants: Sequence[PlannedVariant]) -> dict[str, list[StartResult]]:
-        """All starts of each variant, until every step is known well enough."""
+        """Returns all starts of each variant, made until every step is known well enough."""
         starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
         # the base comes first
         for variant in variants:
@@ -294,7 +296,7 @@ class _Count:
     def _known(
         self, name: str, starts: Mapping[str, Sequence[StartResult]], variants: Sequence[PlannedVariant]
     ) -> bool:
-        """Whether the interval of every role's ratio to the base is at most the margin wide."""
+        """Returns whether the interval of every role's ratio to the base is at most the margin wide."""
         by_label = {label: _per_start(done, name) for label, done in starts.items()}
         base = by_label[variants[0].label]
         for variant in variants[1:] or variants[:1]:
@@ -304,8 +306,8 @@ class _Count:
         return True
 
     def _kept(self, variant: PlannedVariant) -> list[StartResult]:
-        """The starts of this variant that a count that was stopped has kept. Those of the base say how many
-        operations are counted; those of others with other numbers are of another count."""
+        """Returns the starts of this variant that a stopped count has kept. The starts of the base decide how
+        many operations are counted; starts of a variant with other numbers belong to another count."""
         found = []
         for data in kept_starts(self._kept_in(variant), self._made_of(variant)):
             try:
@@ -322,7 +324,7 @@ class _Count:
         return found
 
     def _kept_in(self, variant: PlannedVariant) -> Path:
-        """The folder of the starts that are kept of a variant."""
+        """Returns the folder of the starts that are kept of a variant."""
         if self._lasting is not None and variant.label == self._plan.base:
             return self._lasting
         return kept.folder_of(self._results.root, self._keys[variant.label])
@@ -343,7 +345,8 @@ class _Count:
         )
 
     def _together(self, work: Sequence[tuple[PlannedVariant, int, str | None]]) -> list[StartResult]:
-        """Fresh starts side by side, one for each CPU. An interruption ends them all."""
+        """Makes fresh starts side by side, one for each CPU, and returns their results. An interruption ends
+        them all."""
         with self._interrupts.shield():
             pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
         try:
@@ -361,7 +364,8 @@ class _Count:
             pool.shutdown(wait=True)
 
     def _start(self, variant: PlannedVariant, number: int, last: str | None) -> StartResult:
-        """number: from 1; 0 is the first look. last: the step behind which nothing is left to be known."""
+        """Makes a fresh start of a variant and returns its result. number: from 1; 0 is the first look. last:
+        the last step that still has to be counted."""
         start = FreshStart(
             self._campaign,
             variant,
@@ -478,8 +482,8 @@ def _per_start(starts: Sequence[StartResult], name: str) -> dict[str, list[float
 
 
 def _length(roles: Mapping[str, CallGraph]) -> Length:
-    """How many operations come to about TARGET instructions, as a round number: the same one wherever the
-    same thing is counted."""
+    """Returns how many operations of a step come to about TARGET instructions, as a round number: the same
+    number wherever the same work is counted."""
     largest = max(graph.instructions for graph in roles.values())
     if largest > DEAR:
         return Length(1, 1)

@@ -30,8 +30,8 @@ LEAST_MARGIN = 0.0002
 def count_two(
     two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
 ) -> MeasuredRatio:
-    """Counts the only step of both, as `count_each` does. Raises UsageError for a step that cannot be counted
-    as well."""
+    """Counts the only step of both servers, as `count_each` does. Raises the same errors, and UsageError for
+    a step that cannot be counted."""
     result = count_each(two, smallest, console, lasting)[two.work.step]
     if isinstance(result, str):
         raise UsageError(f"{two.work.step} cannot be counted: {result}", "search by the rate")
@@ -41,9 +41,9 @@ def count_two(
 def count_each(
     two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
 ) -> dict[str, MeasuredRatio | str]:
-    """Counts the steps of both, unless that was done already. Returns a ratio for each step, or the reason
-    why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the second
-    needs more. The rates are instructions per operation.
+    """Counts the steps of both servers, unless that was done already. Returns a ratio for each step, or the
+    reason why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the
+    second server needs more. The rates are instructions per operation.
 
     smallest: relative difference that is to be told; starts are added until the interval is small against it.
     lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
@@ -56,8 +56,8 @@ def count_each(
 
 
 def compare_two(two: TwoServers, margin: float, console: Console) -> CountComparison:
-    """Counts the steps of the work of both, without names all that can be counted, unless that was done
-    already. Returns the verdicts on them. Raises as `count_each`."""
+    """Counts the steps of the work on both servers, or all steps that can be counted if none are named,
+    unless that was done already. Returns the verdicts on them. Raises as `count_each`."""
     base, other = two.both(_count(two, max(margin, LEAST_MARGIN), console))
     sides = Side(two.labels[0], (base,)), Side(two.labels[1], (other,))
     (comparison,) = compare_counts(sides[0], sides[1:], criterion=Criterion(margin), steps=two.work.steps)
@@ -75,7 +75,7 @@ def _count(two: TwoServers, margin: float, console: Console, lasting: Path | Non
 
 
 def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> MeasuredRatio | str:
-    """The ratio of a step, or why it is not counted."""
+    """Returns the ratio of a step, or why the step is not counted."""
     sides, plans = [], []
     for run in runs:
         record = run.record.counted
@@ -101,7 +101,7 @@ def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> 
 
 
 def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Sequence[float], Sequence[float]]:
-    """The counts of both sides by which they are compared: those that are judged, or all, where what is left
+    """Returns the counts of both sides by which they are compared: the judged counts, or all if the part left
     out provenly differs beyond the margin and would be passed over."""
     beside = left_out(base, other)
     if beside is None or not beside.is_proven or abs(beside.difference) <= margin:

@@ -33,14 +33,14 @@ class Engine(Protocol):
     simulated: bool
 
     def under(self, folder: Path) -> Sequence[str]:
-        """What the server is executed by; what it writes goes to `folder`."""
+        """Returns the command under which the server is executed; its output files go to `folder`."""
         ...
 
     def count(
         self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
     ) -> dict[str, CallGraph]:
-        """By role what all of its counted operations took. spec: of the driver. Raises DriverError,
-        ServerError."""
+        """Returns, by role, the counts of all of its counted operations. spec: of the driver. Raises
+        DriverError, ServerError."""
         ...
 
     def processes(self, folder: Path) -> dict[str, float]:
@@ -56,7 +56,8 @@ class Steering:
         """Connections are open and statements prepared; nothing runs."""
 
     def done(self) -> None:
-        """All operations are over; connections are still open."""
+        """Reacts to the end of all operations, while connections are still open; does nothing in this
+        class."""
 
 
 def drive(spec: Spec, steering: Steering | None = None) -> dict[str, int]:

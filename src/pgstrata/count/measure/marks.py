@@ -56,7 +56,7 @@ class NotCountedError(Exception):
 
 
 def counted(step: Step, wanted: Length, *, marks: bool = True) -> CountableStep:
-    """The step with one client in each role, no rates and no end by time.
+    """Returns the step with one client in each role, no rates and no end by time.
 
     wanted: operations of roles that have no number of their own. Of roles with one (a load) not more are
     counted, and all are executed. marks: where the engine needs them. Raises NotCountedError.
@@ -151,7 +151,8 @@ def _marked_text(text: str, length: Length) -> str:
 
 
 def apart(step: Step) -> list[Step]:
-    """A step whose one transaction is a list of recorded statements, as one step for each statement.
+    """Splits a step whose one transaction is a list of recorded statements into one step for each statement;
+    any other step is returned alone.
 
     What runs one after the other there is told apart here: each query has instructions of its own.
     """
@@ -176,7 +177,7 @@ def apart(step: Step) -> list[Step]:
 
 
 def _plain(op: Sql) -> Sql:
-    """The statement without an event for each execution; one that fails ends the count."""
+    """Returns the statement without an event for each execution; a statement that fails ends the count."""
     spec = op.op()
     assert isinstance(spec, SqlSpec)
     made = Sql("", name=op.name)

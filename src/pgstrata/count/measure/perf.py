@@ -64,7 +64,8 @@ class Counter:
             raise OSError(code, os.strerror(code))
 
     def read(self) -> int:
-        """How many until now. Raises ServerError where the counter was not on all the time."""
+        """Returns the number of events until now. Raises ServerError if the counter was not on all the
+        time."""
         value, enabled, running = struct.unpack("=QQQ", os.read(self._fd, 24))
         if running < enabled:
             raise ServerError(
@@ -78,7 +79,7 @@ class Counter:
 
 
 def counters_missing(event: tuple[int, int] = HARDWARE_INSTRUCTIONS) -> str:
-    """Why the hardware's instructions cannot be counted here; empty where they can."""
+    """Returns why the hardware's instructions cannot be counted here; empty where they can."""
     try:
         counter = Counter(0, event)
     except OSError as error:

@@ -18,7 +18,7 @@ or at every other."""
 
 
 def start_row(role: str, start: int, operations: int, graph: CallGraph) -> Row:
-    """One start of a step: table `instructions`, all figures per operation."""
+    """Returns a row of table `instructions` for a single start of a step, all figures per operation."""
     row: Row = {
         "role": role,
         "start": start,
@@ -40,8 +40,8 @@ def start_row(role: str, start: int, operations: int, graph: CallGraph) -> Row:
 
 
 def cycles(instructions: float, l1_misses: float, ll_misses: float, mispredicted: float) -> float:
-    """Estimated cycles: instructions + 10 for each first-level miss, 100 for each last-level miss, 10 for
-    each mispredicted branch. Source: KCachegrind's derived event CEst."""
+    """Returns the estimated cycles: instructions + 10 for each first-level miss, 100 for each last-level
+    miss, 10 for each mispredicted branch. Source: KCachegrind's derived event CEst."""
     return instructions + 10 * l1_misses + 100 * ll_misses + 10 * mispredicted
 
 
@@ -73,7 +73,8 @@ def function_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
 
 
 def call_rows(role: str, graph: CallGraph) -> list[Row]:
-    """Table `calls`: who called whom how often per operation, and what that took."""
+    """Returns the rows of table `calls`: who called whom how often per operation, and how many instructions
+    that took."""
     return [
         {
             "role": role,
@@ -90,7 +91,8 @@ def call_rows(role: str, graph: CallGraph) -> list[Row]:
 
 
 def symbols_of(bin_dir: Path | None) -> Literal["all", "exported", "none"]:
-    """What names the server's binary has: those of a table of symbols, or only what it exports."""
+    """Returns which names the server's binary has: those of a symbol table (`all`), or only those it
+    exports."""
     if bin_dir is None:
         return "none"
     try:

@@ -86,7 +86,7 @@ class CountPlan:
         return [phase for phase in self.phases if isinstance(phase, CountedPhase)]
 
     def until(self, last: str | None) -> CountPlan:
-        """The plan without what comes behind the step of this name; None: all of it."""
+        """Returns the plan without the phases behind the step of this name; None: all of it."""
         ends = [
             n for n, p in enumerate(self.phases, 1) if isinstance(p, CountedPhase) and p.step.name == last
         ]
@@ -111,7 +111,8 @@ LengthOf = Callable[[str], Length]
 def plan_steps(
     phases: Sequence[Phase], wanted: Callable[[str], bool], length: LengthOf, *, marks: bool
 ) -> CountPlan:
-    """wanted: whether a step of this name was asked for; length: how many operations of it are counted."""
+    """Returns the plan of the phases to execute and the steps to count. wanted: whether a step of this name
+    was asked for; length: how many operations of it are counted."""
     found: list[Phase | CountedPhase] = []
     left_out: dict[str, str] = {}
     notes: list[str] = []
@@ -145,8 +146,8 @@ def plan_steps(
 
 
 def _ends(step: Step) -> bool:
-    """Whether it ends by itself: a step that goes by the clock would do another number of operations each
-    time. A recovery is none that a driver does."""
+    """Returns whether a step ends by itself: a step that goes by the clock would do another number of
+    operations each time, and a recovery is not done by a driver."""
     return step.recovery is None and step.seconds is None and all(role.operations for role in step.roles)
 
 
@@ -195,7 +196,7 @@ class FreshStart:
         *,
         with_plans: bool = False,
     ) -> StartResult:
-        """Counts every step of the plan. Nothing is left running.
+        """Counts every step of the plan and leaves nothing running.
 
         check: raises where the end was asked for; with_plans: the plans of the steps are asked for when all
         are counted. What fails is in the result.

@@ -26,7 +26,7 @@ _PREFIX = "count"
 
 
 def find_valgrind() -> tuple[str, str] | None:
-    """Path and version of valgrind; None where it is not there, does not run, or lacks callgrind."""
+    """Returns path and version of valgrind; None if it is not there, does not run, or lacks callgrind."""
     path = shutil.which("valgrind")
     if path is None:
         return None

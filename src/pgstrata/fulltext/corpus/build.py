@@ -72,7 +72,8 @@ class Corpus:
         return self.folder / "messages.copy"
 
     def about(self) -> Json | None:
-        """`{messages, bytes, seconds, counts, damaged}`; None where it is not made yet."""
+        """Returns the corpus's stored facts, `{messages, bytes, seconds, counts, damaged}`; None if it is not
+        made yet."""
         try:
             data = json_any(read_small(self.folder / "about.json"))
         except (OSError, ValueError):
@@ -145,7 +146,7 @@ def _told(counts: Counter[str]) -> str:
 
 
 def synthetic(what: Synthetic) -> Corpus:
-    """A made-up corpus."""
+    """Returns a made-up corpus."""
 
     def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> list[str]:
         for batch in synthetic_rows(what.messages, what.seed, what.shape):
@@ -158,7 +159,7 @@ def synthetic(what: Synthetic) -> Corpus:
 
 
 def archive(path: Path, *, damaged: bool = False) -> Corpus:
-    """A mail archive: a file or a folder. Raises UsageError where there is nothing.
+    """Returns the corpus of a mail archive: a file or a folder. Raises UsageError if there is nothing.
 
     Files that change make another corpus. damaged: what could be read is used where files break off.
     """
@@ -179,7 +180,8 @@ def archive(path: Path, *, damaged: bool = False) -> Corpus:
 def archive_rows(
     files: list[Path], counts: Counter[str], check: Check = lambda: None, bad: list[str] | None = None
 ) -> Iterator[bytes]:
-    """The rows of the messages of these files, one at a time; `bad` gets the names of damaged ones."""
+    """Yields the rows of the messages of these files, one at a time; `bad` gets the names of damaged
+    files."""
     for file in files:
         before = counts["cut_files"] + counts["unreadable_files"]
         for raw in sources.messages(file, counts, check):

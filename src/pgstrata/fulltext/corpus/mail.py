@@ -51,7 +51,7 @@ class Mail:
 
 
 def parse(raw: bytes, counts: Counter[str]) -> Mail | None:
-    """The message, or None where it has neither headers nor text.
+    """Parses a message; None if it has neither headers nor text.
 
     counts: `messages`; `repaired_*` for what was wrong; `skipped_messages`.
     """
@@ -141,7 +141,7 @@ def _encoded_words(text: str, counts: Counter[str]) -> str:
 
 
 def _date(text: str) -> datetime | None:
-    """The date in UTC; None for what is none, or lies before 1970 or after 2100."""
+    """Parses a date, in UTC; None for text that is not a date, or for a date before 1970 or after 2100."""
     try:
         found = email.utils.parsedate_to_datetime(text)
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
@@ -155,7 +155,7 @@ def _date(text: str) -> datetime | None:
 
 @lru_cache(maxsize=1_000)
 def _content(value: str) -> tuple[str, str]:
-    """Type and charset that a Content-Type header says; an archive has few different ones."""
+    """Returns type and charset of a Content-Type header; an archive has few different headers."""
     message = email.message.Message()
     if value:
         message.set_raw("Content-Type", value)
@@ -206,7 +206,7 @@ def _decoded(body: bytes, encoding: str, counts: Counter[str]) -> bytes:
 
 
 def _text(data: bytes, charset: str, counts: Counter[str]) -> str:
-    """Bytes as text; a charset that nobody knows or that does not fit gives way to UTF-8, then Latin-1."""
+    """Decodes bytes as text; a charset that is unknown or does not fit gives way to UTF-8, then Latin-1."""
     try:
         return clean(data.decode(charset), counts)
     except (LookupError, ValueError, UnicodeError, AssertionError):
@@ -219,7 +219,7 @@ def _text(data: bytes, charset: str, counts: Counter[str]) -> str:
 
 
 def clean(text: str, counts: Counter[str]) -> str:
-    """Without NUL and without halves of surrogate pairs, which UTF-8 cannot hold."""
+    """Returns the text without NUL and without halves of surrogate pairs, which UTF-8 cannot hold."""
     if "\0" in text:
         counts["repaired_nul"] += 1
         text = text.replace("\0", "")

@@ -8,7 +8,7 @@ COLUMNS = ("id", "parent_id", "sent", "subject_plain", "author", "body_plain")
 
 
 def escaped(text: str) -> str:
-    """Text as a column of COPY; `translate` is slow, and most text needs two replacements."""
+    """Returns text as a column of COPY; `translate` is slow, and most text needs two replacements."""
     if "\\" in text:
         text = text.replace("\\", "\\\\")
     if "\t" in text:
@@ -19,7 +19,7 @@ def escaped(text: str) -> str:
 
 
 def row(mail: Mail) -> bytes:
-    """One line, valid UTF-8 without NUL, its newline included."""
+    """Returns a message as a line of COPY, valid UTF-8 without NUL, its newline included."""
     sent = mail.sent.isoformat(" ", "seconds") if mail.sent else "\\N"
     parent = escaped(mail.parent_id) if mail.parent_id is not None else "\\N"
     columns = (

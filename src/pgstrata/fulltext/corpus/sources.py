@@ -36,7 +36,8 @@ class Reads(Protocol):
 
 
 def files(root: Path) -> list[Path]:
-    """Every file below, sorted by path; a file is its own list. Raises UsageError where there is none."""
+    """Returns every file below a folder, sorted by path; for a file only that file. Raises UsageError if
+    there is neither."""
     if root.is_file():
         return [root]
     if not root.is_dir():
@@ -52,7 +53,7 @@ def files(root: Path) -> list[Path]:
 
 
 def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """The messages of one file, bytes as they are. What cannot be read is counted, never raised.
+    """Yields the messages of a single file, bytes as they are. Errors of reading are counted, never raised.
 
     counts: `read_bytes`, `cut_messages` (longer than MOST_BYTES), `cut_files` (compressed and ending too
     early), `unreadable_files`, `skipped_files` (neither mbox nor message).
@@ -142,7 +143,8 @@ class _Growing:
 
 
 def split(source: Reads, first: bytes, counts: Counter[str]) -> Iterator[bytes]:
-    """The messages of an mbox that begins with `first`; `From ` at the beginning of lines is unquoted."""
+    """Yields the messages of an mbox that begins with `first`; `From ` at the beginning of lines is
+    unquoted."""
     message = _Growing(counts)
     carry, chunk = b"", first
     line_begins = True
@@ -172,7 +174,8 @@ def split(source: Reads, first: bytes, counts: Counter[str]) -> Iterator[bytes]:
 
 
 def _separators(block: bytes, line_begins: bool) -> Iterator[re.Match[bytes]]:
-    """Looking for the letters first is many times faster than a pattern that is tried at each line."""
+    """Yields the separators between messages. Looking for the letters first is many times faster than a
+    pattern that is tried at each line."""
     if line_begins and (first := _SEPARATOR.match(block)):
         yield first
     at = block.find(b"\nFrom ")

@@ -41,7 +41,7 @@ class CorpusShape:
 
 
 def vocabulary(n: int, seed: int) -> list[str]:
-    """n different words of 3, 5 or 7 letters, the most frequent first and shortest."""
+    """Returns n different words of 3, 5 or 7 letters, the most frequent first and shortest."""
     bits = np.random.PCG64(seed)
     words: dict[str, None] = {}
     while len(words) < n:
@@ -55,7 +55,8 @@ def vocabulary(n: int, seed: int) -> list[str]:
 
 
 def token_table(words: list[str], exponent: float) -> Words:
-    """2^20 tokens in the proportions of Zipf's law: one look-up draws a word, or the end of a line.
+    """Returns 2^20 tokens in the proportions of Zipf's law: a single look-up draws a word, or the end of a
+    line.
 
     A token is eight bytes, the word with a space behind it and zeros, which are taken out of the text
     afterwards: that way text is made without touching single words in Python.
@@ -72,7 +73,7 @@ def token_table(words: list[str], exponent: float) -> Words:
 
 
 def rows(messages: int, seed: int, shape: CorpusShape = CorpusShape()) -> Iterator[bytes]:
-    """Rows for COPY (corpus.rows.COLUMNS), a thousand at a time."""
+    """Yields rows for COPY (corpus.rows.COLUMNS), a thousand at a time."""
     table = token_table(vocabulary(shape.words, seed), shape.exponent)
     bits = np.random.PCG64(seed + 1)
     first = int(np.datetime64(FIRST_DAY, "s").astype(np.int64))

@@ -11,7 +11,8 @@ APPLICATION = "pgstrata bench"
 
 
 def conninfo(url: str, more: Mapping[str, str]) -> Conninfo:
-    """Where to connect: of a URL, key=value words or a database's name, else as PG… variables say.
+    """Returns the connection parameters of a URL, key=value words or a database's name, else those of PG…
+    variables.
 
     more: parameters that hold before those of the URL.
 

@@ -44,7 +44,7 @@ class BenchOptions:
     failures_detailed: bool = False
 
     def scripts(self) -> list[PgbenchScript]:
-        """The scripts with their weights; TPC-B-like where none is given. Raises UsageError."""
+        """Returns the scripts with their weights; TPC-B-like where none is given. Raises UsageError."""
         drawn = [f"{name}@{weight}" for name, weight in map(_weighted, self.files) if weight]
         own = read_scripts(drawn)
         names = self.builtin or ([] if self.files else ["tpcb-like"])
@@ -57,7 +57,8 @@ class BenchOptions:
 
 
 def _builtin(text: str) -> PgbenchScript:
-    """A built-in script by its name or the beginning of it, with a weight behind @, as pgbench's -b."""
+    """Returns a built-in script by its name or the beginning of it, with a weight behind @, as pgbench's
+    -b."""
     name, weight = _weighted(text)
     found: list[BuiltIn] = [known for known in BUILT_IN if name and known.startswith(name)]
     if not found:

@@ -28,7 +28,7 @@ class Counts:
 
     @classmethod
     def of(cls, counted: RoleSecond | RoleDone | ScriptTotals) -> Counts:
-        """Of a role or a script in the driver's `done`, or of a role in its `second`."""
+        """Returns the counts of a role or a script in the driver's `done`, or of a role in its `second`."""
         outcomes = structs.asdict(counted.outcomes)
         return cls(counted.transactions, counted.errors, counted.retries, **outcomes)
 
@@ -96,7 +96,7 @@ class BenchResult:
         return clients if self.engine == "blocking" else min(self.bench.threads, clients)
 
     def by_script(self) -> list[ScriptResult]:
-        """Those that could be drawn, in their order."""
+        """Returns the results of the scripts that could be drawn, in their order."""
         drawn = [script for script in self.scripts if script.weight]
         left, latency = self.role.statements_by_name, self.role.latency
         if not self.role.scripts:

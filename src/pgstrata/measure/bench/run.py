@@ -145,7 +145,8 @@ def _spec(
 
 
 def _script_error(error: DriverError) -> Exception:
-    """A script that does not compile is the user's to mend; the driver's message shows the line."""
+    """Returns the error in the user's terms: a script that does not compile is the user's to mend; the
+    driver's message shows the line."""
     if error.kind == "script":
         return UsageError(error.said)
     if error.sqlstate == "53300":  # too_many_connections

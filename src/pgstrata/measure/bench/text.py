@@ -89,7 +89,7 @@ def _statements(of: ScriptResult, mark: str, retrying: bool) -> list[str]:
 
 
 def _counts(counts: Counts, bench: BenchOptions) -> list[str]:
-    """What became of transactions that were not simply processed, as far as it was asked for."""
+    """Returns lines about transactions that were not simply processed, as far as they were asked for."""
 
     def share(what: str, n: int) -> str:
         return f"number of {what}: {n} ({100 * n / max(counts.all, 1):.3f}%)"

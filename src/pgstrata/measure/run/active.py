@@ -147,7 +147,7 @@ class ActiveRun:
         )
 
     def start(self, copy_of: Path | None = None) -> None:
-        """The cluster with its server.
+        """Starts the cluster with its server.
 
         copy_of: data folder of a stopped server that is copied instead of a new one being made.
         Raises ServerError, also where the disk has too little room.
@@ -167,7 +167,8 @@ class ActiveRun:
         self._host = machine.facts(data.path) if data else Host(hostname=socket.gethostname())
 
     def start_loaded(self) -> bool:
-        """The same with data that is kept, where there is some; False where the run has to load its own."""
+        """Starts the cluster with data that is kept, if there is some. Returns False if the run has to load
+        its own."""
         if not self.planned.data_key:
             return False
         with held(self.planned.data_key, self.progress.say) as kept:
@@ -263,7 +264,8 @@ class ActiveRun:
             create_modules(self.cluster, variant.server, DATABASE, variant.extensions)
 
     def keep_settings(self) -> None:
-        """What SHOW ALL says goes into the run folder, and with which values this version begins."""
+        """Writes the output of SHOW ALL into the run folder, and the values with which this version
+        begins."""
         with self.cluster.connect(self._database) as connection:
             self._builder.settings(connection.execute("SHOW ALL").fetchall())
             use_catalogs_only(connection)
@@ -288,7 +290,7 @@ class ActiveRun:
                 self.prepare(phase)
 
     def prepare(self, phase: Admin | Settle | Work | Refine) -> None:
-        """A phase outside measurement. Without turns there are no further points of a curve."""
+        """Executes a phase outside measurement. Without turns there are no further points of a curve."""
         self.interrupts.check()
         match phase:
             case Admin():
@@ -325,7 +327,8 @@ class ActiveRun:
             self.store(measurement)
 
     def keep_steps(self, comparison: str | None) -> None:
-        """From now on finished steps outlive the run, where they may. comparison: whose turns they are."""
+        """Lets finished steps outlive the run from now on, where they may. comparison: whose turns they
+        are."""
         self._builder.keep_steps(self.planned.made_of, comparison, self.planned.kept)
 
     @property
@@ -339,7 +342,7 @@ class ActiveRun:
         return self._orders.setdefault(step.name, len(self._orders) + 1)
 
     def has_step(self, name: str) -> bool:
-        """Whether a step of this name was planned or added."""
+        """Returns whether a step of this name was planned or added."""
         return name in self._orders
 
     def add_point(self, at: int, refine: Refine, clients: int) -> None:
@@ -350,12 +353,12 @@ class ActiveRun:
             self._outlive.add(refine.name(clients))
 
     def kept_step(self, step: Step) -> KeptData | None:
-        """What an earlier attempt has measured of a step."""
+        """Returns the results of a step that an earlier attempt has measured; None if there are none."""
         kept = self._kept.get(step.name)
         return data_of(kept) if kept is not None else None
 
     def take(self, kept: KeptData) -> None:
-        """A step that an earlier attempt has finished becomes one of this run. Raises StoreError."""
+        """Makes a step that an earlier attempt has finished part of this run. Raises StoreError."""
         record = kept.record
         self._builder.take(kept)
         self._driver_version = kept.driver_version
@@ -365,7 +368,7 @@ class ActiveRun:
         self.progress.say(f"  {self.planned.key.variant}, {record.name}: kept of attempt {record.attempt}")
 
     def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
-        """One step of this run, to be measured in parts. order: from 1."""
+        """Returns the measurement of a step of this run, to be done in parts. order: from 1."""
         where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
         # The seed is that of the workload, or of the campaign where it has none of its own.
         seed = getattr(self.planned.workload.options, "seed", self.settings.seed)
@@ -402,8 +405,8 @@ class ActiveRun:
             raise cut_short(measurement.step, result.error)
 
     def explained(self, error: PgstrataError) -> tuple[PgstrataError, str]:
-        """The cause behind what the driver or psycopg saw (a full disk, a server that died), and the end of
-        the server's log."""
+        """Returns the cause behind the error that the driver or psycopg saw (a full disk, a server that
+        died), and the end of the server's log."""
         return cause(error, self.cluster, started=self._started, log="the run's server.log.gz")
 
     # --- the record ---------------------------------------------------------------------------

@@ -28,12 +28,12 @@ Connection = psycopg.Connection[Any]
 
 
 def database_of(dsn: str) -> str | None:
-    """The database a DSN names, None where it names none."""
+    """Returns the database a DSN names, None if it names none."""
     return Conninfo.parse(dsn).database
 
 
 def tables_of(phases: Sequence[Phase]) -> list[str]:
-    """Every table the workload makes, in order."""
+    """Returns every table the workload makes, in order."""
     return list(dict.fromkeys(t for p in phases if isinstance(p, Step) for t in p.tables))
 
 
@@ -46,7 +46,7 @@ def borrowed_database(
     keep: bool,
     say: Callable[[str], None],
 ) -> Iterator[str]:
-    """The database to work in; what was made in it is dropped afterwards unless `keep`.
+    """Yields the database to work in; tables made in it are dropped afterwards unless `keep`.
 
     Raises ServerError where tables of these names are there that pgstrata did not make.
     """
@@ -73,7 +73,8 @@ def borrowed_database(
 
 
 def _create_database(cluster: Connectable, say: Callable[[str], None]) -> bool:
-    """True if the database is pgstrata's own and may be dropped as a whole."""
+    """Creates the database if there is none. Returns True if it is pgstrata's own and may be dropped as a
+    whole."""
     with cluster.connect("postgres") as connection:
         use_catalogs_only(connection)
         row = connection.execute(
@@ -118,7 +119,8 @@ def _drop_ours(connection: Connection) -> None:
 
 
 def _trigger_functions(connection: Connection, table: str) -> list[sql.Identifier]:
-    """What the triggers of a table call, functions of the server and of extensions apart."""
+    """Returns the functions that the triggers of a table call, functions of the server and of extensions
+    apart."""
     oid = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [table]).fetchone()
     with catalogs_only(connection):
         rows = connection.execute(

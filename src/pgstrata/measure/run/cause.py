@@ -13,7 +13,7 @@ DISK_FULL = "the disk of the data folder is full"
 
 
 def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> tuple[PgstrataError, str]:
-    """What happened (a full disk, a server that died), and the end of the server's log.
+    """Returns the cause of an error (a full disk, a server that died), and the end of the server's log.
 
     started: whether the server was up when it happened; log: where people find its last words.
     """

@@ -48,7 +48,7 @@ def create_modules(cluster: Connectable, server: Server, database: str, more: Se
 
 
 def versions(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """The extensions of a database by name, without the language that is always there."""
+    """Returns the extensions of a database by name, without the language that is always there."""
     if not catalog_of(connection).has(_EXTENSIONS):
         return {}
     rows = connection.execute(

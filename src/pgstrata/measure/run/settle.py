@@ -36,7 +36,7 @@ server's log."""
 
 
 def vacuum_options(catalog: Catalog) -> str:
-    """The field's options of VACUUM: index clean-up is forced where a server might skip it."""
+    """Returns the options of VACUUM: index clean-up is forced where a server might skip it."""
     return "(VERBOSE, ANALYZE, INDEX_CLEANUP ON)" if catalog.has(_INDEX_CLEANUP) else "VERBOSE ANALYZE"
 
 
@@ -46,7 +46,7 @@ def run_settle(
     database: str,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """VACUUM of all tables at once, CHECKPOINT, then waiting until the phase has had its seconds.
+    """Executes VACUUM of all tables at once and CHECKPOINT, then waits until the phase has had its seconds.
 
     check: called while waiting; may raise to end the wait. Raises ServerError.
     """
@@ -78,7 +78,7 @@ def _together(
     do: Callable[[psycopg.Connection[Any], str, str], None],
 ) -> None:
     """Does the same with all objects (statements, tables) at once, each on its own connection. An
-    interruption cancels what is executed: a VACUUM may take minutes. Raises ServerError."""
+    interruption cancels the statements: a VACUUM may take minutes. Raises ServerError."""
     sessions: list[psycopg.Connection[Any]] = []
 
     def work(object_: str) -> None:

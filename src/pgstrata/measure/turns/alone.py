@@ -129,7 +129,7 @@ class AloneExecution:
                 )
 
     def _each(self, chosen: Sequence[Candidate], folder: Path, deadline: float) -> None:
-        """One statement after the other, with its share of the time that is left."""
+        """Executes the statements one after the other, each with its share of the time that is left."""
         steps = self._make({one.statement.number: one.seconds for one in chosen}, folder)
         for number, one in enumerate(chosen):
             left = deadline - time.monotonic()
@@ -142,7 +142,7 @@ class AloneExecution:
                 self._one(one, statement, time.monotonic() + left / (len(chosen) - number))
 
     def _one(self, candidate: Candidate, statement: AloneStatement, deadline: float) -> None:
-        """One statement in pairs, until it is known of all its variants."""
+        """Executes a statement in pairs, until its verdict is known for all its variants."""
         sides = [self._base, *candidate.others]
         first = self._pair(sides, statement, 0)  # reads what it needs into memory
         if isinstance(first, str):
@@ -178,7 +178,8 @@ class AloneExecution:
     def _pair(
         self, sides: Sequence[Participant], statement: AloneStatement, pair: int
     ) -> Mapping[str, Slice] | str:
-        """A turn of each side, by its label; why there is none where the statement does not execute."""
+        """Returns a turn of each side, by its label, or why there is none if the statement does not
+        execute."""
         parts: dict[str, Slice] = {}
         for place in order_of_pair(pair, len(sides)) if pair else range(len(sides)):
             part = self._turn(sides[place], statement, pair)
@@ -188,7 +189,8 @@ class AloneExecution:
         return parts
 
     def _turn(self, side: Participant, statement: AloneStatement, pair: int) -> Slice | str:
-        """One turn of a variant; why there is none where the statement does not execute."""
+        """Takes a turn of a variant. Returns its slice, or why there is none if the statement does not
+        execute."""
         if side.error is not None or side.measurement is None:
             return f"{side.label} left the comparison"
         assert statement.step is not None
@@ -233,7 +235,7 @@ class AloneExecution:
 
 
 def _mean(turns: Sequence[Slice]) -> float:
-    """Seconds of an execution."""
+    """Returns the mean seconds of an execution."""
     return sum(part.seconds for part in turns) / sum(part.seconds * part.rate for part in turns)
 
 

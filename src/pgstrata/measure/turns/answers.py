@@ -162,8 +162,8 @@ def _keep(
 
 
 def _chosen(here: Sequence[Participant]) -> dict[Statement, int]:
-    """How often each statement is executed: those that went well at least once and fit into the time, those
-    that took most of it first."""
+    """Returns how often each statement is executed: statements that went well at least once and fit into the
+    time, those that took most of it first."""
     sides = [totals(side.rounds()) for side in here]
     means: dict[Statement, float] = {}
     left = MOST_SECONDS
@@ -216,7 +216,8 @@ def _asked(
 
 
 def _answer(events: Sequence[StatementDone], rows: Path) -> Json:
-    """The row of an execution; with the digest in its order and the number of columns where it has rows."""
+    """Returns the row of an execution; with the digest in its order and the number of columns where it has
+    rows."""
     (row,) = rows_from(events, rows, LIMIT_SECONDS, answer_in_any_order)
     if row["digest"] is not None:
         lines = lines_of(rows / str(events[0].result))
@@ -226,7 +227,7 @@ def _answer(events: Sequence[StatementDone], rows: Path) -> Json:
 
 
 def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
-    """The order of an answer; None where the query takes no other columns into its ORDER BY."""
+    """Returns the order of an answer; None where the query takes no other columns into its ORDER BY."""
     files = [rows / event.result for event in events if event.error is None and event.result]
     if len(files) != 2:
         return None
@@ -234,7 +235,7 @@ def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
 
 
 def _step(step: Step, texts: Sequence[tuple[str, str]], settings: Sequence[str]) -> Step:
-    """One session that executes each text once."""
+    """Returns the step of a single session that executes each text once."""
     made = query_step(
         step.name,
         [[Sql.verbatim(text, name=name, record=True, on_error="record") for name, text in texts]],
@@ -256,13 +257,13 @@ def _digest(answers: Answers, execution: Execution) -> str | None:
 
 
 def _answered(execution: Execution, answers: Mapping[str, Answers]) -> list[Json]:
-    """The rows of all participants that answered an execution."""
+    """Returns the rows of all participants that answered an execution."""
     rows = (own.get(execution) for own in answers.values())
     return [row for row in rows if row is not None and row["digest"] is not None]
 
 
 def _differs(execution: Execution, text: str, answers: Mapping[str, Answers]) -> bool:
-    """Whether the rows differ, or the order of rows where the query asks for one."""
+    """Returns whether the rows differ, or the order of rows where the query asks for an order."""
     rows = _answered(execution, answers)
     if len({row["digest"] for row in rows}) > 1:
         return True

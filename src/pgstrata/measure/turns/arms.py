@@ -134,7 +134,7 @@ class ArmTurns:
         return f"not known after {numbers.counted(MOST_PAIRS, 'pair')}"
 
     def _turn(self, query: str, arm: Arm, pair: int) -> str:
-        """One turn; returns why there is none."""
+        """Takes a turn of a query. Returns why there is none; empty if it was taken."""
         side = arm.side
         if side.error is not None or side.measurement is None:
             return f"{side.label} left the comparison"
@@ -178,7 +178,7 @@ class ArmTurns:
 
 
 def _with_text(script: Script | PgbenchScript, text: str) -> Script:
-    """The executions of a query, with another statement."""
+    """Returns the executions of a query, with another statement."""
     assert isinstance(script, Script)
     return Script(*(op.with_text(text) for op in script.ops if isinstance(op, Sql)), name=script.name)
 

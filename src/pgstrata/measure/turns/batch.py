@@ -131,7 +131,7 @@ class Batch:
                         work.thread.join()
 
     def _failed(self, failed: Mapping[int, ServerError]) -> None:
-        """These cannot take turns: their drivers end, and their threads with them."""
+        """Removes participants that cannot take turns: their drivers end, and their threads with them."""
         for number, error in failed.items():
             work = self.work[number]
             work.reason = error
@@ -139,7 +139,7 @@ class Batch:
                 work.turns.driver.kill()
 
     def _measure(self, work: _Work) -> None:
-        """On the thread of each participant."""
+        """Measures a participant, on its own thread."""
         measurement = work.participant.measurement
         assert measurement is not None
         before = int(measurement.seconds)
@@ -174,7 +174,8 @@ class Batch:
                 work.turns.driver.stop()
 
     def _slices(self, work: _Work, result: StepResult) -> list[Slice]:
-        """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
+        """Returns `slices` of the step record, in the unit of its rate; a window that was cut short is left
+        out."""
         self._take(work, result.done.roles)
         return [
             Slice(pair=self.pairs + number + 1, seconds=round(seconds, 6), rate=rate, waited=waited)

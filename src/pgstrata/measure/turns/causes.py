@@ -203,7 +203,8 @@ class _Examination:
     # --- plans --------------------------------------------------------------------------------
 
     def _executed(self, explainer: Explainer, label: str, before: Sequence[str]) -> Any:
-        """The executed plan of a side, or the plan alone where it does not come to its end."""
+        """Returns the executed plan of a side, or the plan alone where the execution does not come to its
+        end."""
         self._check()
         seconds = self._one.seconds.get(label)
         limit = self._turns.limit_seconds
@@ -221,7 +222,7 @@ class _Examination:
         return explainer.plan(before)
 
     def _phases(self) -> list[tuple[float, float]] | None:
-        """Least seconds on the base and on the variant, to plan the query and to execute it."""
+        """Returns the least seconds on the base and on the variant, to plan the query and to execute it."""
         if any(self._one.seconds.get(side.label) is None for side in (self._base, self._one.variant)):
             return None
         ours, theirs = (asks.phases(self._turns.limit_seconds) for asks in (self._old, self._new))
@@ -258,7 +259,8 @@ class _Examination:
     # --- measuring ----------------------------------------------------------------------------
 
     def _three(self, old_plan: Candidate, without: Sequence[str]) -> list[Arm]:
-        """The base, the variant with the base's plan, and the variant, where that one comes to its end."""
+        """Measures the base, the variant with the base's plan, and the variant itself if the query comes to
+        its end there."""
         one = self._one
         base = Arm(self._base, (), one.seconds.get(self._base.label))
         forced = Arm(one.variant, old_plan.before, base.seconds, old_plan.text)
@@ -326,7 +328,8 @@ class _Examination:
         deadline: float,
         looks: int,
     ) -> TrialTurns:
-        """A query on the variant, with and without a remedy. seconds: None where it does not end without."""
+        """Measures a query on the variant, with and without a remedy. seconds: None where it does not end
+        without."""
         variant = self._one.variant
         with_it = Arm(variant, candidate.before, seconds, candidate.text)
         plain = Arm(variant, without, seconds)
@@ -354,7 +357,7 @@ class _Examination:
     def _with_others(
         self, trials: list[RemedyTrial], chosen: Sequence[Candidate], without: Sequence[str]
     ) -> list[RemedyTrial]:
-        """The trials; the best with its effect on other queries, where these see it."""
+        """Returns the trials; the best has its effect on other queries, if the remedy affects them."""
         best = best_trial(trials, self._one.variant.load_limit, self._criterion)
         if best is None:
             return trials

@@ -90,7 +90,7 @@ class OwnTurns(ABC):
         self._told = threading.Event()
 
     def tell(self, *, begin: bool) -> None:
-        """Whether a driver that is ready may start; once."""
+        """Tells whether a driver that is ready may start; once."""
         self._may_begin = self._may_begin or begin
         self._told.set()
 
@@ -105,29 +105,30 @@ class OwnTurns(ABC):
 
     @abstractmethod
     def start(self, driver: Driver) -> None:
-        """All are ready."""
+        """Starts the driver, once all participants are ready."""
 
     @abstractmethod
     def spec(self) -> WindowsSpec | FrozenSpec | GivenSlices:
-        """What the driver's spec says of them."""
+        """Returns the part of the driver's spec about the turns."""
 
     @abstractmethod
     def moment(self, active: float) -> float:
-        """As `pgstrata.observe.step_watch.OwnTime` has it."""
+        """Implements `pgstrata.observe.step_watch.OwnTime`."""
 
     @abstractmethod
     def passed(self, moment: float) -> float:
-        """As `pgstrata.observe.step_watch.OwnTime` has it."""
+        """Implements `pgstrata.observe.step_watch.OwnTime`."""
 
     @abstractmethod
     def span(self, seconds: float) -> float:
-        """Seconds that pass while so many are measured of this variant."""
+        """Returns the seconds that pass while this variant is measured for `seconds`."""
 
     def second(self, event: Second) -> None:  # noqa: B027 - not every kind wants to know
-        """The driver has said what it did in a second. On the participant's thread."""
+        """Takes the driver's report of a second. On the participant's thread."""
 
     def stretch(self, event: Stretch | SliceEnded) -> None:  # noqa: B027 - not every kind has them
-        """The driver has ended a stretch, or a slice that it was given. On the participant's thread."""
+        """Takes the driver's report that a stretch, or a slice that it was given, has ended. On the
+        participant's thread."""
 
 
 class BlockTurns(ABC):
@@ -145,7 +146,8 @@ class BlockTurns(ABC):
 
     @abstractmethod
     def begin(self) -> Mapping[int, ServerError]:
-        """All drivers are ready, or have failed. Returns who cannot take turns, and why."""
+        """Begins the turns when all drivers are ready, or have failed. Returns the participants that cannot
+        take turns, and why."""
 
     @abstractmethod
     def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
@@ -154,12 +156,12 @@ class BlockTurns(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """All may go on by themselves, to end: for every end, also an interrupt."""
+        """Lets all participants go on by themselves, to end: for every end, also an interrupt."""
 
     @abstractmethod
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
-        """What of a participant's windows or stretches makes pairs. counts: of the judged role, of which
-        there are so many clients; result: of the whole batch."""
+        """Returns the windows or stretches of a participant that make pairs. counts: of the judged role,
+        which has `clients` clients; result: of the whole batch."""
 
 
 __all__ = ["BlockTurns", "Counts", "MeasuredTurn", "OwnTurns"]

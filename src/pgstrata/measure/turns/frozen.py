@@ -70,11 +70,11 @@ class ActiveClock:
         self._stopped: int | None = None
 
     def stop(self) -> None:
-        """From now on it stands still: whoever reads it is frozen already."""
+        """Stops the clock: from now on it stands still, and every process that reads it is frozen already."""
         self._stopped = time.monotonic_ns()
 
     def go_on(self) -> None:
-        """It goes on; said before whoever reads it does."""
+        """Lets the clock go on; called before the processes that read it go on."""
         if self._stopped is not None:
             now = time.monotonic_ns()
             self._paused += now - self._stopped
@@ -87,7 +87,7 @@ class ActiveClock:
         return self._stopped is not None
 
     def at(self, moment: float) -> float:
-        """What it says at a moment of the monotonic clock, both in seconds."""
+        """Returns the clock's time at a moment of the monotonic clock, both in seconds."""
         then = int(moment * 1e9)
         number = bisect.bisect_right(self._turns, then, key=lambda turn: turn[0]) - 1
         paused = self._turns[number][1]
@@ -123,7 +123,8 @@ class OwnStretches(OwnTurns):
         return FrozenSpec(clock=self.clock.path, role=self._role)
 
     def join(self) -> None:
-        """Its driver is ready, and frozen with its server from now on. Raises ServerError if that fails."""
+        """Freezes the driver, which is ready, with its server from now on. Raises ServerError if that
+        fails."""
         if self.driver is not None:
             self.driver.others_seconds = (self._participants - 1) * TURN_SECONDS
             self.freezer.take(self.driver.pid)
@@ -261,7 +262,7 @@ class FrozenTurns(BlockTurns):
         return own.ended >= self.pairs[self._pair]
 
     def _stretches_of_a_pair(self) -> int:
-        """What takes a window, by what all have done until now."""
+        """Returns how many stretches fill a window, judged by the stretches that all have ended until now."""
         ended = sum(own.ended for own in self.own)
         return max(1, round(self._window_seconds * ended / max(self._worked, 1e-3)))
 
@@ -283,7 +284,8 @@ class FrozenTurns(BlockTurns):
             own.go_on()
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
-        """A pair of whose stretches one of the connections has not ended all, or not begun, is left out."""
+        """Returns the turns of a participant; a pair is left out if any connection has not ended, or not
+        begun, all of its stretches."""
         role = next(one for one in result.done.roles if one.name == result.record.role)
         rate, seconds = result.record.rate or 0.0, result.record.seconds
         unit = rate * seconds / role.operations if role.operations else 0.0
@@ -300,7 +302,7 @@ class FrozenTurns(BlockTurns):
 
 
 def _turns(participants: int) -> Iterator[tuple[int, int]]:
-    """Who works, and in which pair: A B, B A, …"""
+    """Yields the participant whose turn it is, and the number of its pair: A B, B A, and so on."""
     for pair in itertools.count(1):
         for number in order_of_pair(pair, participants):
             yield number, pair - 1
@@ -341,7 +343,7 @@ def measure(group: Group, schedule: Schedule) -> None:
 
 
 def _set_timers(group: Group, participant: Participant) -> None:
-    """The server's own clock runs on while it is frozen."""
+    """Sets the timers of a participant's server, whose own clock runs on while it is frozen."""
     turns = TurnLengths(len(group.here), group.settings.window_seconds, TURN_SECONDS)
     timers = participant.cluster.timers.set(turns)
     if (comparison := participant.run.comparison) is not None:

@@ -137,7 +137,7 @@ class GivenTurns(BlockTurns):
         return {}
 
     def _may_go_on(self, over: Sequence[bool]) -> bool:
-        """Whether the slice that was given last has ended, and all have started before the first."""
+        """Returns whether the slice that was given last has ended, and all have started before the first."""
         if self.turn is None:
             return all(own.is_started or ended for own, ended in zip(self.own, over, strict=True))
         return over[self.turn] or self.own[self.turn].ended >= self._given[self.turn]
@@ -157,7 +157,7 @@ class GivenTurns(BlockTurns):
         }
 
     def _turns(self, pairs: int) -> Iterator[int]:
-        """Whose turn it is; each is given as it is drawn."""
+        """Yields whose turn it is; each turn is given as it is drawn."""
         participants = len(self.own)
         self._given = [0] * participants
         if self._warmup > 0:
@@ -184,7 +184,7 @@ class GivenTurns(BlockTurns):
             own.tell(begin=False)
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
-        """Pairs that are whole."""
+        """Returns the turns of pairs that are whole."""
         whole = {number: count for number, count in counts.items() if number < self.pairs}
         return turns_of_windows(whole, result, clients, least_seconds=0.0, cpus=self._cpus)
 

@@ -54,7 +54,7 @@ class Group:
         return [participant for participant in self.participants if participant.error is None]
 
     def attempt(self, participant: Participant, work: Callable[[Participant], object]) -> None:
-        """Does something with one participant, which leaves the comparison where it fails.
+        """Does something with a single participant, which leaves the comparison if that fails.
 
         Raises StoreError: it is of the results.
         """

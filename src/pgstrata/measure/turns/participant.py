@@ -105,7 +105,7 @@ class Participant:
         self.run.keep_loaded(self._at)
 
     def prepare(self) -> None:
-        """The next phase, which is no step."""
+        """Executes the next phase, which is no step."""
         phase = self.phase
         assert phase is not None and not isinstance(phase, Step)
         self.run.prepare(phase)
@@ -121,13 +121,14 @@ class Participant:
             self.run.add_point(self._at, phase, clients)
 
     def step_alone(self) -> None:
-        """The next step, which is no comparison: a load, or one that records its queries one by one."""
+        """Executes the next step, which is no comparison: a load, or a step that records its queries one by
+        one."""
         step = self._next_step()
         self.run.step(step, self._order, last=self.phase is None)
 
     def measure_once(self, rows: ExitStack) -> None:
-        """The next step, which is measured in one piece and stored by `store_once`: what is done on the same
-        servers meanwhile belongs to it. rows: removes its rows of recorded statements."""
+        """Executes the next step, which is measured in one piece and stored by `store_once`: work done on the
+        same servers meanwhile belongs to it. rows: removes its rows of recorded statements."""
         step = self._next_step()
         self.run.interrupts.check()
         self.run.progress.step_begins(step)
@@ -168,12 +169,13 @@ class Participant:
             self.run.store(measurement, reachable=self.error is None)
 
     def once(self) -> Sequence[StatementDone]:
-        """What the driver recorded of the present step where it is measured in one piece."""
+        """Returns the statements that the driver recorded in the present step where it is measured in one
+        piece."""
         parts = self.measurement.parts if self.measurement is not None else []
         return [statement for part in parts for statement in part.statements]
 
     def take(self, kept: KeptData) -> None:
-        """The next step is there already: an earlier attempt has finished it."""
+        """Takes over the next step, which an earlier attempt has finished."""
         self._next_step()
         self.run.take(kept)
 
@@ -186,14 +188,14 @@ class Participant:
         return self.measurement.step
 
     def begin(self, parts: int, turns: TurnKind) -> None:
-        """The next step, which will be measured in so many parts at least."""
+        """Begins the next step, which will be measured in this number of parts at least."""
         self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
         self.slice_seconds, self.one_start = None, False
         self._times = []
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
     def measure(self, step: Step, pair: int) -> None:
-        """One slice, or the whole step. step: as long as this part."""
+        """Measures a single slice, or the whole step. step: as long as this part."""
         assert self.measurement is not None
         result = self.measurement.measure(Part(step, pair))
         if result.error is not None:
@@ -214,7 +216,7 @@ class Participant:
         )
 
     def _waited(self, result: StepResult) -> float | None:
-        """The share of a slice in which its backends waited for a CPU that other programs had."""
+        """Returns the share of a slice in which its backends waited for a CPU that other programs had."""
         record, waited = result.record, result.observed.waited_seconds
         if waited is None or record.server_cpu_seconds is None or self.run.settings.other_load >= 1:
             return None
@@ -223,7 +225,8 @@ class Participant:
         return waited_share((ran, waited), record.seconds * clients, clients, len(os.sched_getaffinity(0)))
 
     def _other_load(self, result: StepResult) -> float | None:
-        """The share of the CPUs that other programs used meanwhile; None where any share is allowed."""
+        """Returns the share of the CPUs that other programs used meanwhile; None where any share is
+        allowed."""
         load, limit = result.observed.load, self.load_limit
         return None if load is None or limit >= 1 else load.record(limit).other_load
 
@@ -237,19 +240,19 @@ class Participant:
         return self.run.settings.other_load
 
     def measure_slice(self, step: Step, pair: int) -> None:
-        """One slice; whose turn comes next finds a replica of this one idle."""
+        """Measures a single slice and waits for the replica, so that the next participant finds it idle."""
         self.measure(step, pair)
         self.cluster.standbys.await_replayed()
 
     def measure_round(self, step: Step, pair: int) -> None:
-        """The whole step, from the snapshot of the cluster."""
+        """Measures the whole step, from the snapshot of the cluster."""
         if step.recovery is None:
             self.restored()
         self.measure(step, pair)
         self.cluster.stop("fast")
 
     def restored(self) -> None:
-        """Its server runs with the data of the snapshot."""
+        """Restores the snapshot's data and starts the server with it."""
         # Also before the first round: data that has just been copied is cached as it is in every later one.
         with self.run.timings.of("restore"):
             self.cluster.restore()
@@ -263,7 +266,7 @@ class Participant:
         self.slice_seconds, self.cpus, self.one_start = None, set(), False
 
     def rounds(self) -> Rounds:
-        """What each statement of a replay came to in the present step; empty for other steps."""
+        """Returns the executions of each statement of a replay in the present step; empty for other steps."""
         parts = self.measurement.parts if self.measurement is not None else []
         return {
             ("", 1, part.number): {
@@ -276,7 +279,7 @@ class Participant:
         }
 
     def times(self) -> TimesSide:
-        """The response times of the parts of the present step; each part is read once."""
+        """Returns the response times of the parts of the present step; each part is read once."""
         parts = self.measurement.parts if self.measurement is not None else []
         for part in parts[len(self._times) :]:
             own = (role for second in part.seconds for role in second.roles)
@@ -293,7 +296,7 @@ class Participant:
     # --- the end ------------------------------------------------------------------------------
 
     def leave(self, error: PgstrataError) -> None:
-        """It failed and takes no further part; its server is stopped."""
+        """Takes a failed participant out of the comparison; its server is stopped."""
         self.error, self._log_tail = self.run.explained(error)
         self.run.progress.say(f"  {self.label} FAILED and leaves the comparison: {self.error.message}")
         with self.run.interrupts.shield():
@@ -346,7 +349,7 @@ def _ops(step: Step) -> Sequence[Op]:
 
 
 def _without(step: Step, name: str) -> Step:
-    """The same step without the executions of a query."""
+    """Returns the same step without the executions of a query."""
     ops = [op for op in _ops(step) if not (isinstance(op, Sql) and op.name == name)]
     return replace(step, roles=[replace(step.roles[0], scripts=[Script(*ops)])])
 
@@ -358,9 +361,9 @@ def known(
     times: Sequence[str],
     times_margin: float,
 ) -> bool:
-    """Whether every variant has its verdict on the present step against the base (against the first, without
-    the base), on these response times, too, and of a replay every statement that weighs something has its
-    own."""
+    """Returns whether every variant has its verdict on the present step against the base (against the first,
+    without the base), on these response times, too, and of a replay every statement that weighs something has
+    its own."""
     first = next((one for one in here if one.label == base), here[0])
     for other in here:
         if other is first:

@@ -175,12 +175,12 @@ class QueryExecution:
             )
 
     def _goes_on(self, query: Query) -> bool:
-        """Whether another pair of a query can say more."""
+        """Returns whether another pair of a query can add knowledge."""
         most = MOST_PAIRS if self._pairs is None else self._pairs
         return not query.is_known and query.pairs < most and len(self._sides(query)) > 1
 
     def _sides(self, query: Query) -> list[Participant]:
-        """The variants that execute a query, the base first; none without the base."""
+        """Returns the variants that execute a query, the base first; none without the base."""
         sides = [
             one
             for one in (self._base, *(one for one in self._here if one is not self._base))
@@ -189,7 +189,7 @@ class QueryExecution:
         return sides if sides and sides[0] is self._base else []
 
     def _execute(self, query: Query, deadline: float) -> None:
-        """Pairs of one query, until it is known or its time is over; one pair at least."""
+        """Executes pairs of a single query, until it is known or its time is over; one pair at least."""
         while self._goes_on(query):
             if self._start_anew is not None and query.pairs_of_start[self._start] >= START_PAIRS:
                 self._start += 1
@@ -245,7 +245,8 @@ class QueryExecution:
         )
 
     def _known(self, query: Query) -> bool:
-        """Whether the verdict on a query holds for all variants, also among that of all queries."""
+        """Returns whether the verdict on a query holds for all variants, also among the verdicts of all
+        queries."""
         return all(self._holds(self._verdict(side, query)) for side in self._sides(query)[1:])
 
     def _verdict(self, side: Participant, query: Query) -> Verdict:
@@ -254,7 +255,7 @@ class QueryExecution:
         return judge_query([both], self._single.limit_seconds, labels, Criterion(self._margin))
 
     def _holds(self, verdict: Verdict) -> bool:
-        """Whether it is decided, also among those of all queries."""
+        """Returns whether a verdict is decided, also among those of all queries."""
         if not verdict.decided:
             return False
         return verdict.word == "same" or verdict.p_value * self._comparisons <= 1.0 - USUAL.confidence

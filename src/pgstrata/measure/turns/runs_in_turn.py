@@ -80,9 +80,9 @@ class RunsInTurn:
     # --- before the first measured step -------------------------------------------------------
 
     def _load(self) -> None:
-        """Every cluster up with its data. The same server and initdb options load once: the data folder
-        of the first is copied to the others. All are started anew then, so that none has in memory
-        what its load left there."""
+        """Starts every cluster with its data. The same server and initdb options load once: the data folder
+        of the first is copied to the other variants. All are started anew then, so that none has pages of its
+        load in memory."""
         donors: dict[tuple[object, ...], Participant] = {}
         may = self._all_may_begin_with_kept_data()
         for participant in self.participants:
@@ -99,14 +99,15 @@ class RunsInTurn:
         self.group.each(lambda participant: participant.cluster.start())
 
     def _record_freezer(self) -> None:
-        """What stops the processes of each, which is known when they run."""
+        """Records how the processes of each participant are stopped, which is known when they run."""
         for participant in self.group.here:
             freezer, comparison = participant.cluster.freezer, participant.run.comparison
             if freezer is not None and comparison is not None:
                 participant.run.comparison = structs.replace(comparison, freezer=freezer.kind)
 
     def _all_may_begin_with_kept_data(self) -> bool:
-        """A load that is measured is left out of all or of none: they take turns at the same steps."""
+        """Returns whether all may begin with kept data: a load that is measured is left out of all or of
+        none, since they take turns at the same steps."""
         measured = any(
             loaded_at(p.run.phases) != data_at(p.run.phases)
             for p in self.participants
@@ -137,7 +138,8 @@ class RunsInTurn:
             self.group.each(partial(Participant.refine, clients=clients))
 
     def _taken(self, step: Step) -> bool:
-        """Whether an earlier attempt has finished the step, of all variants or of none."""
+        """Takes over the step where an earlier attempt has finished it, of all variants or of none. Returns
+        whether it did."""
         found = [participant.run.kept_step(step) for participant in self.participants]
         if len(self.group.here) < len(self.participants) or None in found:
             return False
@@ -148,7 +150,7 @@ class RunsInTurn:
 
 
 def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:
-    """The comparison that an earlier attempt began, where this one goes on with it."""
+    """Returns the comparison that an earlier attempt began, if this attempt goes on with it."""
     return next((step.comparison for run in runs for step in run.planned.kept), None)
 
 

@@ -100,7 +100,7 @@ def _others(
     known: Mapping[Statement, AloneStatement],
     folder: Path,
 ) -> dict[Statement, AloneStatement]:
-    """The other statements with the largest share of the time that read only."""
+    """Returns those remaining statements with the largest share of the time that read only."""
     assert step.alone is not None
     others = [one for one in largest_first(rounds.values()) if one not in known]
     largest = others[: 3 * MOST_OTHERS]

@@ -59,7 +59,8 @@ class OwnWindows(OwnTurns):
         return self.zero / 1e9 + self._schedule.moment(self._number, active)
 
     def passed(self, moment: float) -> float:
-        """On average: nearer than a few windows it is not known."""
+        """Returns the variant's own seconds at a moment, on average: nearer than a few windows it is not
+        known."""
         return (moment - self.moment(0.0)) / self.span(1.0)
 
     def span(self, seconds: float) -> float:
@@ -102,7 +103,7 @@ class WindowTurns(BlockTurns):
             own.tell(begin=False)
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
-        """A window that was cut short is left out."""
+        """Returns the turns of a participant; a window that was cut short is left out."""
         return turns_of_windows(
             counts, result, clients, least_seconds=0.5 * self._slice_seconds, cpus=self._cpus
         )
@@ -201,8 +202,8 @@ def _grown(group: Group, step: Step, budget: float | None, *, anew: bool) -> flo
 
 
 def _has_enough(group: Group, budget: float, *, fixed: bool) -> bool:
-    """Whether the seconds of each participant are over, or, where they are the most that may be, one more
-    pair of slices would last beyond them."""
+    """Returns whether the seconds of each participant are over, or, where they are the most that may be,
+    another pair of slices would last beyond them."""
     last = max((part.seconds for one in group.here for part in one.slices[-1:]), default=0.0)
     used = group.used_seconds() + (0.0 if fixed else last * len(group.here))
     return used >= budget * len(group.participants)

@@ -39,7 +39,7 @@ _LAYOUTS = {
 
 
 def compared(results: RunSet) -> Section | None:
-    """Section 1 of the report; None where nothing was measured here."""
+    """Returns section 1 of the report; None if nothing was measured here."""
     if not results.every:
         return None
     parts = [
@@ -232,7 +232,7 @@ def _hosts(results: RunSet) -> Section | None:
 
 
 def _networks(results: RunSet) -> Iterator[Block]:
-    """Whether the servers could reach anything beyond their sockets."""
+    """Yields a paragraph about whether the servers could reach anything beyond their sockets."""
     known = [run for run in results.every if run.record.network_closed is not None]
     still_open = dict.fromkeys(run.variant for run in known if not run.record.network_closed)
     if still_open:
@@ -250,7 +250,7 @@ def _layouts(results: RunSet) -> Iterator[str]:
 
 
 def _options(results: RunSet) -> Section | None:
-    """How each workload was set up."""
+    """Returns a section about how each workload was set up."""
     blocks: list[Block] = []
     for workload in results.workloads:
         options = [run.record.options for run in workload.runs]

@@ -25,7 +25,8 @@ _MORE = {"p50", "p99", "p50c", "p99c"}
 
 
 def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) -> Table | None:
-    """CPU seconds per connection by role, of the rest of the server, and of the driver."""
+    """Returns a table of CPU seconds per connection by role, of the rest of the server, and of the driver;
+    None without any."""
     roles = [
         r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.by_variant.values())
     ]
@@ -90,7 +91,7 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
 
 
 def _connections(own: Repeats, step: StepResults, role: str, frames: Frames) -> list[float]:
-    """CPU seconds of each connection of a role, over all repeats."""
+    """Returns the CPU seconds of each connection of a role, over all repeats."""
     return [
         seconds
         for measured in own.repeats
@@ -107,7 +108,7 @@ def _spread(values: Sequence[float]) -> Cell:
 
 
 def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]:
-    """The metric line of the field, absolute, and relative to the base where there is one."""
+    """Returns tables of the field's usual metrics, absolute, and relative to the base where there is one."""
     found = {
         variant: {name: _metric(own, name) for name in METRICS}
         for variant in results.variants
@@ -211,7 +212,7 @@ def _relative_metrics(
 
 
 def _proven(results: RunSet, step: StepResults, seen: Sequence[str]) -> dict[tuple[str, str], Mark]:
-    """The colours of what is proven; figures that are neither good nor bad have none."""
+    """Returns the colours of proven differences; figures that are neither good nor bad have none."""
     base, pairs = step.by_variant[results.base], {}
     for variant in results.others:
         own = step.by_variant.get(variant)

@@ -64,7 +64,7 @@ def _sentences(results: RunSet, workload: WorkloadResults, name: str) -> list[st
 
 
 def _curve(results: RunSet, variant: str, steps: Mapping[int, StepResults]) -> _Curve | None:
-    """None where the variant was measured at fewer than three numbers of clients."""
+    """Returns the curve of a variant; None if it was measured at fewer than three numbers of clients."""
     sides = {
         clients: CurveSide(results.rate(step, variant), step.by_variant[variant].repeats)
         for clients, step in steps.items()

@@ -42,7 +42,7 @@ class Defaults:
 
 
 def changed_defaults(results: RunSet) -> Defaults | None:
-    """None where fewer than two servers told their defaults."""
+    """Returns the settings whose default changed; None if fewer than two servers told their defaults."""
     first_runs = {v: runs[0] for v in results.variants if (runs := results.runs_of(v)) and runs[0].defaults()}
     if len(first_runs) < 2:
         return None
@@ -62,7 +62,7 @@ def changed_defaults(results: RunSet) -> Defaults | None:
 
 
 def _text(name: str, default: Default) -> str:
-    """As SHOW would write it."""
+    """Returns a default as SHOW would write it."""
     value = default.value or ""
     try:
         number = float(value)
@@ -72,7 +72,7 @@ def _text(name: str, default: Default) -> str:
 
 
 def defaults(results: RunSet) -> Section | None:
-    """The section of a report; None where every server has the same defaults, or did not tell them."""
+    """Returns the section of a report; None if every server has the same defaults, or did not tell them."""
     found = changed_defaults(results)
     if found is None or not (found.changed or found.only):
         return None
@@ -85,7 +85,8 @@ def defaults(results: RunSet) -> Section | None:
 
 
 def default_blocks(results: RunSet, found: Defaults) -> Iterator[Block]:
-    """A table of those that changed, and lists of those that only one server has."""
+    """Yields a table of the settings whose default changed, and lists of settings that only one server
+    has."""
     variants = [v for v in results.variants if any(v in one.values for one in found.changed)]
     if found.changed:
         yield Table(

@@ -8,7 +8,7 @@ from pgstrata.page.results import RunSet
 
 
 def failures(results: RunSet) -> Section | None:
-    """None where everything went well."""
+    """Returns the section about failures; None if everything went well."""
     blocks: list[Block] = []
     if results.failed:
         blocks.append(_table(results))

@@ -33,7 +33,7 @@ Item = tuple[Mark, str, list[tuple[str, str, str]]]
 
 
 def findings(results: RunSet) -> list[Block]:
-    """One paragraph per workload and variant."""
+    """Returns a paragraph per workload and variant."""
     blocks: list[Block] = []
     if count := len(results.failed):
         text = f"{numbers.counted(count, 'run')} failed; the last words of the server are at the end."
@@ -82,7 +82,8 @@ def findings(results: RunSet) -> list[Block]:
 
 
 def _changed_answers(results: RunSet) -> list[str]:
-    """What is said before anything else: a query that answers differently is not slower or faster."""
+    """Returns sentences to print before all others: a query that answers differently is not slower or
+    faster."""
     sentences = []
     for workload in results.workloads:
         changed: dict[str, dict[str, None]] = {}
@@ -156,8 +157,8 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
 
 
 def _cells(results: RunSet, step: StepResults, variant: str) -> list[tuple[StepResults, Cell]]:
-    """A step and its relative rate, and its response times where these are judged; each query in its place
-    where these have verdicts of their own."""
+    """Returns a step and its relative rate, and its response times where these are judged; each query in its
+    place where queries have verdicts of their own."""
     judged = results.verdict(step, variant)
     if judged is None or not judged.queries:
         times = [] if judged is None else _relative(step, judged.times)
@@ -185,7 +186,8 @@ def _relative(step: StepResults, verdicts: Sequence[StepVerdict]) -> list[tuple[
 def _proven_headline(
     results: RunSet, noun: tuple[str, str], slower: int, faster: int, same: int, unclear: int
 ) -> str:
-    """What is proven, first; what is not, after it. noun: what is counted, and its plural."""
+    """Returns the headline: proven differences first, unclear ones after them. noun: what is counted, and its
+    plural."""
     of = numbers.counted(slower + faster + same + unclear, *noun)
     if not slower + faster + same + unclear:
         return f"cannot be compared with {results.base}"
@@ -201,7 +203,7 @@ def _proven_headline(
 
 
 def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
-    """What would settle it, where nothing is proven of a workload."""
+    """Returns sentences about how to reach a verdict, if nothing is proven of a workload."""
     words = [
         judged.verdict.word
         for step in workload.compared
@@ -215,19 +217,19 @@ def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
 
 
 def _proven(results: RunSet, variant: str, word: str, steps: list[tuple[StepResults, Cell]]) -> str:
-    """How many of these steps have that verdict, where it is not all of them."""
+    """Returns how many of these steps have that verdict, as text; empty if all have it."""
     found = [results.verdict(step, variant) for step, _ in steps]
     proven = sum(f is not None and f.verdict.word == word for f in found)
     return "" if proven == len(steps) else f" ({proven or 'none'} proven)"
 
 
 def _tells(finding: Finding) -> bool:
-    """Whether there is more to say than that nothing changed."""
+    """Returns whether a finding tells more than that nothing changed."""
     return any(mark != "even" for mark, _, _ in finding.items) or not finding.items
 
 
 def _shortened(finding: Finding) -> Finding:
-    """One line: how many steps changed, and where most."""
+    """Returns the finding in one line: how many steps changed, and where most."""
     said = finding.headline.partition(";")[0]
     for mark, word, steps in finding.items:
         if mark in ("bad", "good") and steps:

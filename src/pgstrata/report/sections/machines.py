@@ -19,7 +19,7 @@ _HOW = (
 
 
 def machines(results: RunSet) -> Section | None:
-    """None where everything was measured on one machine."""
+    """Returns the section about machines; None if everything was measured on one machine."""
     several = [workload for workload in results.workloads if len(workload.machines) > 1]
     if not several:
         return None
@@ -110,7 +110,7 @@ def _reach(low: float, high: float) -> str:
 
 
 def _table(results: RunSet) -> Table:
-    """The machines, and what their qualification said."""
+    """Returns a table of the machines and the results of their qualification."""
     found: dict[str, MachineRecord | None] = {}
     for run in results.runs:
         found[run.machine] = run.record.machine or found.get(run.machine)

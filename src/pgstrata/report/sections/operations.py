@@ -20,7 +20,7 @@ from pgstrata.store.read import MeasuredStep
 
 
 def operations(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """Absolute and relative cost per operation; None where nothing was observed."""
+    """Returns the absolute and relative cost per operation; None if nothing was observed."""
     costs = {
         step.name: {v: _cost(p) for v, p in step.by_variant.items() if p.rate} for step in workload.compared
     }
@@ -43,7 +43,7 @@ def operations(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def _cost(own: Repeats) -> PerOperation:
-    """The median of each figure over the repeats."""
+    """Returns the median of each figure over the repeats."""
     found = [step_cost(measured.record) for measured in own.repeats]
     known = {name: [v for c in found if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
     return PerOperation(**{name: median(values) if values else None for name, values in known.items()})
@@ -141,7 +141,7 @@ def _figure(name: str, measured: MeasuredStep) -> float | None:
 def _proven(
     results: RunSet, workload: WorkloadResults, seen: Sequence[str]
 ) -> dict[tuple[str, str, str], Word]:
-    """What is proven of each figure of each step and variant."""
+    """Returns the proven word for each figure of each step and variant."""
     pairs = {}
     for step in workload.compared:
         base = step.by_variant.get(results.base)

@@ -13,7 +13,7 @@ from pgstrata.store.read import MeasuredStep
 
 
 def profile_parts(results: RunSet, workload: WorkloadResults, flames: Flames) -> list[Section]:
-    """A folded part for each profiled step."""
+    """Returns a folded part for each profiled step."""
     parts = []
     for step in workload.compared:
         blocks: list[Block] = []
@@ -32,7 +32,7 @@ def profile_parts(results: RunSet, workload: WorkloadResults, flames: Flames) ->
 
 
 def _cost(step: StepResults) -> list[Block]:
-    """What perf itself used of the CPUs while it recorded, at most."""
+    """Returns a sentence on how much CPU perf itself used while it recorded, at most."""
     costs = [
         (entry.perf_cpu_seconds / entry.seconds, measured.run.variant, role)
         for own in step.by_variant.values()
@@ -50,7 +50,7 @@ def _cost(step: StepResults) -> list[Block]:
 
 
 def _notes(repeats: Iterable[MeasuredStep]) -> list[str]:
-    """What is missing, as the runs say it."""
+    """Returns the notes of the runs on missing profiles."""
     return [
         f"{measured.run.variant}, {role}: {entry.note}"
         for measured in repeats
@@ -155,7 +155,7 @@ def _row(one: ShareChange, variant: str, costs: list[float | None]) -> Row:
 
 
 def _cpu_per_operation(step: StepResults, variant: str, role: str) -> float | None:
-    """µs of CPU of a role's backends per operation of that role, median of the repeats."""
+    """Returns the µs of CPU of a role's backends per operation of that role, median of the repeats."""
     own = step.by_variant.get(variant)
     if own is None:
         return None

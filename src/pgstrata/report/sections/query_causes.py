@@ -264,7 +264,7 @@ def _measured(remedy: Remedy) -> list[Cell]:
 
 
 def _plans(results: RunSet, one: Explained) -> Listing:
-    """What the planners decided otherwise, one below the other: lines are long."""
+    """Lists the differences between the planners' decisions, one below the other: lines are long."""
     lines = []
     for label, place in ((results.base, 0), (one.variant, 1)):
         lines += [f"only on {label}:"]

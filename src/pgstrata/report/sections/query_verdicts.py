@@ -24,7 +24,7 @@ _ORDER = {"slower": 0, "faster": 1, "unclear": 2, "same": 3}
 
 
 def query_table(results: RunSet, workload: WorkloadResults, most: int | None = None) -> Table | None:
-    """The queries that have verdicts of their own, the largest changes first; None where there are none.
+    """Returns the queries that have verdicts of their own, the largest changes first; None if there are none.
     most: rows that are shown."""
     queries = [
         (comparison.other, step.step, query)
@@ -65,7 +65,7 @@ def verdict_table(
     count: str,
     how: str,
 ) -> Table:
-    """A table of verdicts on times: those of the base and of the other, change, interval and word.
+    """Returns a table of verdicts on times: those of the base and of the other, change, interval and word.
 
     rows: variant, what is judged, and its verdict, at least one. first, count: titles of the first and last
     column; how: with `{base}`, `{confidence}` and `{margin}`.
@@ -104,7 +104,7 @@ def verdict_table(
 
 
 def verdict_cell(query: StepVerdict) -> Cell:
-    """The word of a query, and why where its figures do not tell."""
+    """Returns the cell with the word of a query, and the reason where its figures do not tell it."""
     verdict = query.verdict
     at_limit = verdict.decided and not verdict.is_bounded
     small = verdict.reason if verdict.aside or at_limit else ""
@@ -114,14 +114,16 @@ def verdict_cell(query: StepVerdict) -> Cell:
 
 
 def change(ratio: float) -> str:
-    """How much less or more time something takes whose relative rate is this: `87 times as fast`."""
+    """Returns in words how much less or more time something with this relative rate takes: `87 times as
+    fast`."""
     if ratio >= 1.995:
         return f"{numbers.significant(ratio, 2)} times as fast"
     return numbers.longer(1 / ratio) if ratio > 0 else numbers.UNKNOWN
 
 
 def phases_text(phases: Phases) -> str:
-    """What planning and execution took on both sides: `planning 0.4 → 2.1 ms, execution the same`."""
+    """Returns in words the times of planning and execution on both sides: `planning 0.4 → 2.1 ms, execution
+    the same`."""
     return ", ".join(
         f"{name} the same"
         if times.word == "same"
@@ -158,7 +160,7 @@ def _time(rate: float | None, end: str) -> Cell:
 
 
 def _place(query: StepVerdict) -> tuple[int, float]:
-    """Slower ones first, then faster ones, each by how much."""
+    """Returns the sort key of a query: slower queries first, then faster ones, each by how much."""
     ratio = query.ratio or 1.0
     word = query.verdict.word
     return _ORDER[word], ratio if word == "slower" else -ratio if word == "faster" else 0.0

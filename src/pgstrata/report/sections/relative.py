@@ -17,7 +17,7 @@ FLOOR, CEILING = 0.80, 1.50
 
 
 def relative_charts(results: RunSet, workload: WorkloadResults) -> list[Chart]:
-    """One chart per group of steps where the steps come in groups and are many, else one."""
+    """Returns a chart per group of steps if the steps come in groups and are many, else a single chart."""
     if not results.others or not workload.compared:
         return []
     if len(workload.compared) <= 12:
@@ -110,7 +110,7 @@ def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequen
 
 
 def _reach(results: RunSet, step: StepResults, variant: str, shown: float | None) -> tuple[float, float]:
-    """How far the interval reaches above and below the end of the bar, within the axis."""
+    """Returns how far the interval reaches above and below the end of the bar, within the axis."""
     found = results.verdict(step, variant)
     if found is None or shown is None or not found.verdict.is_bounded:
         return 0.0, 0.0

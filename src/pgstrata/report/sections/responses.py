@@ -19,7 +19,8 @@ _TITLES = {"stddev": "deviation"}
 
 
 def response_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) -> Table | None:
-    """Share of responses in each of the field's buckets, by role and variant, and the longest."""
+    """Returns a table of the share of responses in each of the field's buckets, by role and variant, and the
+    longest."""
     rows: list[Row] = []
     for role in step.role_names:
         for variant in results.variants:
@@ -72,7 +73,7 @@ def _counts(repeats: Repeats, step: StepResults, role: str, frames: Frames) -> l
 
 
 def latency_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
-    """Mean and percentiles of the response time by role and variant, in ms."""
+    """Returns a table of mean and percentiles of the response time by role and variant, in ms."""
     rows: list[Row] = []
     for role in step.role_names:
         for variant in results.variants:
@@ -151,7 +152,7 @@ def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table 
 
 
 def statement_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
-    """Time by statement: how often, how long in total, on average and at most."""
+    """Returns a table of time by statement: how often, how long in total, on average and at most."""
     rows: list[Row] = []
     for role in step.role_names:
         for name in _statements(step, role):

@@ -39,7 +39,7 @@ _EVENTS: Mapping[str, tuple[float, float, str]] = {
 
 
 def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart | None:
-    """One figure per step: for each role its rate and its response times, and the server's events.
+    """Returns a figure for a step: for each role its rate and its response times, and the server's events.
 
     All rows share the axis of time, so that a stall stands right above its cause. None where no run has
     a per-second series worth drawing.
@@ -110,7 +110,8 @@ def _lags(step: StepResults, frames: Frames, variants: Sequence[str]) -> list[tu
 
 
 def _ticks(found: Sequence[RoleResponses]) -> str | int:
-    """Of a logarithmic axis: at 1, 2 and 5 of each power of ten, or at the powers where there are many."""
+    """Returns the ticks of a logarithmic axis: at 1, 2 and 5 of each power of ten, or at the powers where
+    there are many."""
     shortest = min((float(one.p50.min()) for one in found if one.p50.size), default=1.0)
     longest = max((float(one.longest.max()) for one in found if one.longest.size), default=1.0)
     return "D2" if longest < 100 * max(shortest, 1e-6) else 1
@@ -147,7 +148,7 @@ def _how(results: RunSet, *, events: bool, filled: bool, replica: bool) -> str:
 
 
 def _domains(heights: Sequence[float]) -> list[list[float]]:
-    """Where each row lies in the figure, from the top, as shares of its height."""
+    """Returns where each row lies in the figure, from the top, as shares of its height."""
     total = sum(heights) + _GAP * (len(heights) - 1)
     domains: list[list[float]] = []
     top = 1.0
@@ -181,7 +182,7 @@ def _by_rows(step: StepResults, role: str) -> bool:
 
 
 def _rates(results: RunSet, step: StepResults, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
-    """The seconds of a role by variant; one with a handful of operations is no line."""
+    """Returns the seconds of a role by variant; a role with a handful of operations makes no line."""
     found = []
     for variant in results.variants:
         if variant in step.by_variant:
@@ -217,7 +218,7 @@ def _line(
 def _response_lines(
     results: RunSet, variant: str, row: int, responses: RoleResponses, *, filled: bool
 ) -> list[dict[str, Any]]:
-    """p50, p99 and the band between them, p95 within it, and the longest."""
+    """Returns lines for p50, p99 and the band between them, p95 within it, and the longest."""
     of_variant = color(results.color(variant))
     band = {"fill": "tonexty", "fillcolor": f"{of_variant}22"} if filled else {}
     lines: tuple[tuple[str, Floats, float, str, dict[str, Any]], ...] = (

@@ -20,7 +20,7 @@ PLACES = re.compile(
 
 
 def _differing(values: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Names whose value is not the same in every variant."""
+    """Returns the names of settings whose value is not the same in every variant."""
     names = {name for settings in values.values() for name in settings}
     return sorted(
         (n for n in names if len({settings.get(n) for settings in values.values()}) > 1), key=natural
@@ -78,7 +78,8 @@ def _matrix(
 
 
 def not_taken(results: RunSet) -> Section | None:
-    """Settings that a version lacks: dropped, or mapped to another name."""
+    """Returns the settings that a version lacks: dropped, or mapped to another name; None if there are
+    none."""
     rows: list[Row] = []
     for variant in results.variants:
         for run in results.runs_of(variant)[:1] or [r for r in results.every if r.variant == variant][:1]:
@@ -171,7 +172,7 @@ def builds(results: RunSet) -> Section | None:
 
 
 def _from_source(results: RunSet) -> Table | None:
-    """What each server that was built was built from and with."""
+    """Returns a table of the source and the build of each server that was built; None if none was."""
     rows = [
         Row([words(variant), *_built_cells(built)], variant=variant)
         for variant in results.variants

@@ -30,7 +30,8 @@ QUIETER = (
 
 
 def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
-    """One sentence with the command and its time; nothing where there is nobody to compare with."""
+    """Returns a sentence with the command that would reach a verdict and its time; none if there is no
+    variant to compare with."""
     runs = [run for run in workload.runs if run.variant in results.variants]
     if len({run.variant for run in runs}) < 2:
         return []
@@ -57,7 +58,7 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
 
 
 def _disturbed(results: RunSet, workload: WorkloadResults) -> bool:
-    """Whether other programs disturbed a step, so that measuring longer is not what it needs."""
+    """Returns whether other programs disturbed a step, so that measuring longer does not help it."""
     verdicts = [results.verdict(step, variant) for step in workload.compared for variant in results.others]
     said = [verdict.disturbance for verdict in verdicts if verdict is not None and verdict.disturbance]
     return any(LONGER_SLICES not in words for words in said)
@@ -69,8 +70,8 @@ def _sentence(command: str, about: str, seconds: float) -> str:
 
 
 def _longer(results: RunSet, workload: WorkloadResults, margin: float) -> float | None:
-    """How many times as long the clearest step takes until its interval is as narrow as the margin: the
-    width of an interval goes with the root of the time."""
+    """Returns how many times as long the clearest step takes until its interval is as narrow as the margin:
+    the width of an interval goes with the root of the time."""
     widths = []
     for step in workload.compared:
         for variant in results.others:
@@ -93,8 +94,9 @@ def _command(results: RunSet, runs: Sequence[Run], more: Sequence[str]) -> str:
 
 
 def _only(run: Run) -> list[str]:
-    """`--workload` for this one of a file, and `--set` for the steps of a part, `sysbench@EPYC`, of a divided
-    one (`fleet.kinds`); nothing for one from outside, whose label the file may not say."""
+    """Returns `--workload` for a workload of a file, and `--set` for the steps of a part, `sysbench@EPYC`, of
+    a divided workload (`fleet.kinds`); nothing for a workload from outside, whose label the file may not
+    know."""
     if run.record.workload_name not in catalog.own_names():
         return []
     workload = catalog.find(run.record.workload_name)
@@ -109,7 +111,7 @@ def _only(run: Run) -> list[str]:
 
 
 def _variants(runs: Sequence[Run]) -> list[str] | None:
-    """`--server` and `--config` that make the variants; None where they cannot be made so."""
+    """Returns `--server` and `--config` that make the variants; None if they cannot be made so."""
     first = {run.variant: run for run in runs}.values()
     servers = list(dict.fromkeys(run.record.server.spec for run in first))
     stacks = list(dict.fromkeys(tuple(f.name for f in run.record.config.fragments) for run in first))
@@ -143,7 +145,8 @@ def _shipped(name: str) -> bool:
 
 
 def _options(run: Run) -> list[str] | None:
-    """`--workload` and `--set` that make its workload; None where a label hides which one it is."""
+    """Returns `--workload` and `--set` that make the run's workload; None if a label hides which workload it
+    is."""
     if run.workload not in catalog.own_names():
         return None
     if any(_nested(value) for value in run.record.options.values()):
@@ -157,7 +160,7 @@ def _options(run: Run) -> list[str] | None:
 
 
 def _nested(value: object) -> bool:
-    """A table, or a list of them, which JSON and TOML write differently."""
+    """Returns whether a value is a table, or a list of tables, which JSON and TOML write differently."""
     return isinstance(value, dict) or (isinstance(value, list) and any(map(_nested, value)))
 
 
@@ -166,5 +169,5 @@ def _measured(run: Run) -> float:
 
 
 def _seconds(run: Run) -> float:
-    """All of a run: what was measured, and around it."""
+    """Returns all seconds of a run: those measured, and those around it."""
     return sum(step.seconds or 0.0 for step in run.steps) + sum(run.record.timings.values())

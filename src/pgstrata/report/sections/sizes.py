@@ -19,7 +19,7 @@ def _gigabytes(value: float | None) -> Cell:
 
 
 def sizes(results: RunSet) -> Section | None:
-    """Of databases, and of the tables and indexes in them; None where nothing was observed."""
+    """Returns the sizes of databases, and of the tables and indexes in them; None if nothing was observed."""
     rows: list[Row] = []
     for workload in results.workloads:
         for variant in results.variants:
@@ -68,8 +68,8 @@ def sizes(results: RunSet) -> Section | None:
 
 
 def growth(results: RunSet) -> Table | None:
-    """What lay on disk when the data were loaded and at the end, side by side; None where no load was
-    observed."""
+    """Returns a table of the sizes on disk when the data were loaded and at the end, side by side; None if no
+    load was observed."""
     sizes: dict[tuple[str, str], Sizes] = {}
     for variant in results.variants:
         for run in results.runs_of(variant)[-1:]:
@@ -115,7 +115,7 @@ def _size(value: int | None) -> Cell:
 
 
 def _described(results: RunSet) -> Iterator[tuple[str, str, list[tuple[str, TableRecord]]]]:
-    """Variant, workload and the largest tables after the last step of its newest run."""
+    """Yields variant, workload and the largest tables after the last step of its newest run."""
     for workload in results.workloads:
         for variant in results.variants:
             runs = [run for run in workload.runs if run.variant == variant]

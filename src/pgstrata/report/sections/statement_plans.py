@@ -19,7 +19,8 @@ _SHOWN = 160
 
 
 def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
-    """A table of shapes; where one differs, both plans side by side. Empty where no plan was kept."""
+    """Returns a table of the shapes of plans; if a shape differs, both plans side by side. Empty if no plan
+    was kept."""
     rows: list[Row] = []
     listings: list[Block] = []
     statements = changed = 0
@@ -79,7 +80,7 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
 def both_plans(
     title: str, plans: Mapping[str, QueryPlan], base: str, variant: str, *, open: bool = False
 ) -> Listing:
-    """The statement, and the plans of two variants side by side."""
+    """Returns the statement, and the plans of two variants side by side."""
     text = f"{_wrapped(plans[variant].statement)}\n\n"
     left, right = (outline(plans[name].plan, conditions=True) for name in (base, variant))
     text += side_by_side(left, right, (base, variant))
@@ -87,7 +88,7 @@ def both_plans(
 
 
 def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]:
-    """Variants with the same plan of the same kind together, those like the reference first."""
+    """Groups variants with the same plan of the same kind, those like the reference first."""
     groups: dict[tuple[str, str], list[str]] = {found[reference]: []}
     for variant, plan in found.items():
         groups.setdefault(plan, []).append(variant)
@@ -95,7 +96,7 @@ def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]
 
 
 def _plans(results: RunSet, step: StepResults) -> dict[str, dict[str, QueryPlan]]:
-    """Statement → variant → its plan, of the last repeat that has plans."""
+    """Returns statement → variant → its plan, of the last repeat that has plans."""
     found: dict[str, dict[str, QueryPlan]] = {}
     for variant in results.variants:
         own = step.by_variant.get(variant)
@@ -110,7 +111,8 @@ def _last(own: Repeats) -> Sequence[QueryPlan]:
 
 
 def _wrapped(statement: str) -> str:
-    """Within the page, and of a list of a thousand keys the first."""
+    """Wraps a statement to the width of the page, at most four lines: of a list of a thousand keys only the
+    first are shown."""
     return "\n".join(wrap(statement, 110, max_lines=4, placeholder=" …"))
 
 

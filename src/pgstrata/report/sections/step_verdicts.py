@@ -83,7 +83,7 @@ def pair_table(results: RunSet, workload: WorkloadResults, *, why: bool = True) 
 
 
 def is_pair(results: RunSet) -> bool:
-    """True where two variants are compared, and verdicts, not thresholds, colour the tables."""
+    """Returns True if two variants are compared, and verdicts, not thresholds, colour the tables."""
     return len(results.others) == 1 and not results.by_thresholds
 
 
@@ -154,7 +154,7 @@ def _named(step: StepResults) -> Cell:
 
 
 def _why(results: RunSet, step: StepResults, other: str) -> Cell:
-    """What moved with a proven change; of an unclear one why it is."""
+    """Returns a cell about what moved with a proven change, or why a verdict is unclear."""
     judged = results.verdict(step, other)
     if judged is None:
         return words("")
@@ -168,7 +168,8 @@ def _why(results: RunSet, step: StepResults, other: str) -> Cell:
 
 
 def _place(judged: StepVerdict | None) -> tuple[int, float]:
-    """Slower steps first, then faster ones, then the same and unclear ones, each by how much."""
+    """Returns the sort key of a step: slower steps first, then faster ones, then the same and unclear ones,
+    each by how much."""
     if judged is None:
         return len(_ORDER), 0.0
     ratio = judged.ratio or 1.0

@@ -25,7 +25,7 @@ MOST_OPEN = 12
 
 
 def steps_section(results: RunSet, workload: WorkloadResults, frames: Frames) -> Section | None:
-    """All steps of a workload; None where there is none."""
+    """Returns the section about all steps of a workload; None if there are none."""
     if not workload.steps:
         return None
     many = len(workload.steps) > MOST_OPEN
@@ -57,7 +57,7 @@ def _step(
 
 
 def _brief(step: StepResults) -> str:
-    """How long, by how many connections, at which background rate."""
+    """Describes a step: how long, by how many connections, at which background rate."""
     measured = next(iter(step.by_variant.values())).repeats[0]
     spans = [m.record.seconds for p in step.by_variant.values() for m in p.repeats]
     low, high = min(spans), max(spans)
@@ -73,7 +73,8 @@ def _brief(step: StepResults) -> str:
 
 
 def _in_turn(measured: MeasuredStep) -> str:
-    """The slices or rounds of a step whose variants were measured in turn."""
+    """Describes the slices or rounds of a step whose variants were measured in turn; empty for other
+    steps."""
     comparison, slices = measured.run.record.comparison, measured.record.slices
     if comparison is None or not slices:
         return ""

@@ -126,7 +126,8 @@ def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
 
 
 def background_table(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """Background write rates of the steps that have a target; the target is the last row."""
+    """Returns a table of the background write rates of the steps that have a target; the target is the last
+    row. None without any."""
     table = workload.summary.background
     if table is None:
         return None
@@ -151,7 +152,8 @@ def background_table(results: RunSet, workload: WorkloadResults) -> Table | None
 
 
 def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
-    """The relative rate of one variant in one step, with the range of the ratios where there are repeats."""
+    """Returns the relative rate of a variant in a step, with the range of the ratios where there are
+    repeats."""
     of = results.ratio(step, variant)
     if of.value is None:
         own = step.by_variant.get(variant)
@@ -181,7 +183,7 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
 
 
 def _judged(results: RunSet, step: StepResults, variant: str) -> str:
-    """The verdict and its interval, as short as they go."""
+    """Returns the verdict and its interval, as short as possible."""
     found = results.verdict(step, variant)
     if found is None:
         return ""
@@ -199,7 +201,8 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
 
 
 def word_counts(step: StepVerdict) -> str:
-    """How many queries of a step have which word, where these have verdicts of their own."""
+    """Returns in words how many queries of a step have which verdict, where queries have verdicts of their
+    own."""
     counts = Counter(query.verdict.word for query in step.queries)
     return ", ".join(
         f"{counts[word]} {word}" for word in ("slower", "faster", "same", "unclear") if counts[word]
@@ -207,7 +210,7 @@ def word_counts(step: StepVerdict) -> str:
 
 
 def _why(results: RunSet, step: StepResults, variant: str) -> str:
-    """What the verdict stands on."""
+    """Returns the evidence and the reason of a verdict."""
     found = results.verdict(step, variant)
     if found is None:
         return ""
@@ -218,7 +221,7 @@ def _why(results: RunSet, step: StepResults, variant: str) -> str:
 
 
 def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> str:
-    """Smallest and largest over the repeats, where there are several."""
+    """Returns smallest and largest over the repeats, if there are several."""
     return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
 
 
@@ -244,7 +247,8 @@ def _table(
     units: bool = True,
     unit: str = "",
 ) -> Table:
-    """Variants as rows while the steps fit into columns; else steps as rows under their groups."""
+    """Returns a table with variants as rows while the steps fit into columns; else with steps as rows under
+    their groups."""
     steps = table.columns
     worded = [
         [cell(of, row.variant, step.step) for of, step in zip(row.cells, steps, strict=True)]

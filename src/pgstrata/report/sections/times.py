@@ -16,7 +16,7 @@ _HOW = (
 
 
 def times_table(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """The judged response times in the order of the steps; None where there are none."""
+    """Returns the judged response times in the order of the steps; None if there are none."""
     rows = [
         (comparison.other, time.step, time)
         for comparison in results.comparisons

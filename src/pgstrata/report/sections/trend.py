@@ -18,7 +18,8 @@ STEPS_PER_CHART = 8
 
 
 def trends(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where fewer than three versions were measured with one config."""
+    """Returns the section about trends along versions; None if fewer than three versions were measured with
+    one config."""
     rows = [row for row in _rows(results) if len(row) >= FEWEST_VERSIONS]
     if not rows or not workload.compared:
         return None
@@ -38,7 +39,7 @@ def trends(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def _rows(results: RunSet) -> list[list[str]]:
-    """Variants that differ in the server's version only, oldest first; one row per config."""
+    """Returns the variants that differ in the server's version only, oldest first; one row per config."""
     rows: dict[str, dict[str, int]] = {}
     for run in results.runs:
         rows.setdefault(run.record.config.name, {})[run.variant] = run.record.server.version_num
@@ -121,7 +122,7 @@ def _chart(
 
 
 def _mark(shift: Shift) -> Mark:
-    """A colour only where the interval of the shift leaves out 1."""
+    """Returns the mark of a shift: a colour only if its interval leaves out 1."""
     return "bad" if shift.high < 1 else "good" if shift.low > 1 else "even"
 
 

@@ -18,7 +18,7 @@ _BANDS = {
 
 
 def tuning(results: RunSet) -> Section | None:
-    """None where the campaign is no tuning study."""
+    """Returns the section of a tuning study; None if the campaign is no tuning study."""
     found = tuning_study(results.runs)
     if found is None:
         return None
@@ -26,7 +26,7 @@ def tuning(results: RunSet) -> Section | None:
 
 
 def table(found: TuningStudy) -> Table:
-    """One row per class, one column per set-up."""
+    """Returns a table with a row per class and a column per set-up."""
     t = found.table
     judged = ", ".join(f"{step} of {workload}" for workload, step in found.steps.items())
     rows = []
@@ -71,7 +71,7 @@ def remarks(found: TuningStudy) -> list[Block]:
 
 
 def next_sentence(found: TuningStudy) -> str:
-    """The combination worth trying."""
+    """Returns a sentence about the combination worth trying."""
     winners = found.table.next.overlays
     if not winners:
         return "No overlay has a benefit that is safe and proven, so there is no combination to try next."

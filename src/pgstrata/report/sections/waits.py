@@ -18,7 +18,7 @@ Shares = dict[str, dict[str, dict[str, float]]]  # role → event → variant �
 
 
 def wait_tables(results: RunSet, workload: WorkloadResults) -> list[Table]:
-    """One table for each step in which wait events were sampled."""
+    """Returns a table for each step in which wait events were sampled."""
     return [table for step in workload.compared if (table := _table(results, workload, step))]
 
 
@@ -84,7 +84,7 @@ def _cell(share: float) -> Cell:
 
 
 def _cost(sampled: Sequence[StepRecord]) -> str:
-    """What the sampling itself took."""
+    """Returns a sentence on the cost of the sampling itself."""
     costs = []
     for record in sampled:
         cost, seconds = record.waits_cost, record.seconds

@@ -17,7 +17,8 @@ from pgstrata.report.sections.waits import wait_tables
 
 
 def why(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str = "") -> Section | None:
-    """Everything that can say why a rate of this workload moved; None where nothing was looked at."""
+    """Returns the section with everything that can explain why a rate of this workload moved; None if nothing
+    was looked at."""
     parts = [
         _part(workload, "Plans of the statements", plan_blocks(results, workload)),
         _part(workload, "Wait events", wait_tables(results, workload), folded=True),
@@ -50,7 +51,8 @@ def _profiles(results: RunSet, workload: WorkloadResults, flames: Flames, troubl
 
 
 def _changed(results: RunSet, cell: Cell) -> bool:
-    """Proven, or so far from 1 that a reader will ask, proven or not: the cell says which."""
+    """Returns whether a change is proven, or so far from 1 that a reader will ask, proven or not: the cell
+    says which."""
     if cell.mark == "missed" or not isinstance(cell.value, int | float):
         return False
     return cell.mark in ("good", "bad") or relative_mark(cell.value, results.thresholds) in ("good", "bad")

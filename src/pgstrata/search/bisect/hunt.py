@@ -85,11 +85,11 @@ class SearchSettings:
     both_ways: bool = True
 
     def least(self, by: By) -> float:
-        """The share below which no difference is looked for, of one measure."""
+        """Returns the share below which no difference is looked for by this measure."""
         return min(self.smallest, COUNTED_SMALLEST) if self.by != by == "instructions" else self.smallest
 
     def ways(self, state: State) -> Ways:
-        """The search by each measure, with all that was measured. Raises StoreError."""
+        """Returns the search by each measure, with all that was measured. Raises StoreError."""
         each: dict[By, Procedure] = {
             by: state.procedure(math.log1p(self.least(by)), by) for by in ("rate", "instructions")
         }
@@ -97,7 +97,7 @@ class SearchSettings:
         return Ways(asked, each, not self.both_ways or bool(state.one_way))
 
     def question(self) -> dict[str, Any]:
-        """What decides the measurements, as the state has it."""
+        """Returns everything that decides the measurements, as the state stores it."""
         first = self.line.stops[0].variant
         common = first.model_dump(mode="json", exclude_unset=True, exclude={"server"})
         return {
@@ -174,8 +174,8 @@ def hunt(
 
 
 def check(search: SearchSettings) -> Campaign:
-    """The campaign of both ends. Raises UsageError for a workload, step, config or build that is not there,
-    before anything is built."""
+    """Returns the campaign of both ends. Raises UsageError for a workload, step, config or build that is not
+    there, before anything is built."""
     first, last = search.line.stops[0], search.line.stops[-1]
     two = TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS)
     campaign = two.campaign()
@@ -185,7 +185,7 @@ def check(search: SearchSettings) -> Campaign:
 
 
 def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
-    """The content of scripts and configs, for the question: one that is edited asks another."""
+    """Returns digests of the scripts and configs, for the question: an edited file makes another question."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
     config_files = {name for stop in line.stops for name in stop.variant.config}
@@ -216,7 +216,8 @@ class _Hunt:
                 self._only_one_way("rate", error)
 
     def do(self, by: By, task: Task) -> None:
-        """One task: its outcome, or what cannot be measured, is in the state afterwards."""
+        """Does a single task: its outcome, or the server that cannot be measured, is in the state
+        afterwards."""
         search, state = self._search, self._state
         procedure = state.procedure(math.log1p(search.least(by)), by)
         self._say(_announced(search.line, len(state.measured) + 1, procedure, task))
@@ -262,8 +263,8 @@ class _Hunt:
         return True
 
     def _is_same(self, position: int) -> bool:
-        """Whether a server executes the same code as one that was built before: there is nothing to
-        measure."""
+        """Returns whether a server executes the same code as a server that was built before, so that there is
+        nothing to measure, and records that."""
         state, stops = self._state, self._search.line.stops
         code = state.codes.get(position)
         others = [p for p, other in state.codes.items() if code and other == code and p != position]
@@ -302,9 +303,9 @@ class _Hunt:
         self._say(f"note: the ends are not measured both ways: {error.message}")
 
     def _quietly(self, by: By, task: Task, build_seconds: float) -> Measurement:
-        """A comparison, made again where others used the CPUs beside it. Where they went on to the last try
-        of the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and
-        StoreError."""
+        """Makes a comparison, again if other programs used the CPUs meanwhile. If they did so up to the last
+        try of the comparison before, a quieter moment is not to be expected. Raises as `TwoServers.measure`,
+        and StoreError."""
         search, state = self._search, self._state
         timed = state.measured_by("rate")
         tries = 1 if by == "instructions" or any(m.disturbed for m in timed[-1:]) else TRIES
@@ -351,8 +352,8 @@ def build_server(
 
 
 def of_machine(error: ServerError) -> bool:
-    """Whether it is the machine's fault, not the commit's, as a full disk: the same commit may well build
-    later."""
+    """Returns whether an error is the machine's fault, not the commit's, as a full disk: the same commit may
+    well build later."""
     return not isinstance(error, BuildError) or not error.lasting
 
 

@@ -63,7 +63,7 @@ class Commit:
 
 
 def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
-    """The commits from `good` to `bad` by first parents.
+    """Returns the commits from `good` to `bad` by first parents.
 
     Raises UsageError for a ref that does not exist, ends that are exchanged or the same, and a range that is
     not a line.
@@ -109,8 +109,8 @@ def _first_parent(repo: Path, commit: str) -> str | None:
 
 
 def _ancestor(repo: Path, older: str, newer: str) -> bool:
-    """True if a commit is among the ancestors of another, whatever their dates say: `rev-list` gives up where
-    a clock has jumped."""
+    """Returns True if a commit is among the ancestors of another, whatever their dates: `rev-list` gives up
+    where a clock has jumped."""
     try:
         return run_git(repo, "merge-base", older, newer).decode().strip() == older
     except ServerError:
@@ -118,7 +118,7 @@ def _ancestor(repo: Path, older: str, newer: str) -> bool:
 
 
 def is_shallow(repo: Path) -> bool:
-    """Whether a clone lacks a part of its history."""
+    """Returns whether a clone lacks a part of its history."""
     return run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
@@ -160,7 +160,7 @@ def _not_a_line(repo: Path, good: str, bad: str, first: str, oldest: str) -> Usa
 
 
 def about_commit(repo: Path, hash_: str) -> Commit:
-    """Message and diffstat of a commit, for a page."""
+    """Returns message and diffstat of a commit, for a page."""
     said = run_git(repo, "log", "-1", "--format=%H%x00%an%x00%aI%x00%P%x00%B", hash_, "--")
     found, author, date, parents, message = said.decode(errors="replace").split("\0", 4)
     stat = run_git(repo, "show", "--stat=100", "--format=", "--first-parent", hash_, "--")
@@ -171,8 +171,8 @@ def about_commit(repo: Path, hash_: str) -> Commit:
 
 
 def releases(specs: Sequence[str], variant_of: VariantOf) -> Range:
-    """A series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two or one
-    twice."""
+    """Returns a series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two
+    servers or a server that is named twice."""
     from pgstrata.server.find.acquire import check_spec
 
     _check_series("--releases", specs)
@@ -188,8 +188,8 @@ def releases(specs: Sequence[str], variant_of: VariantOf) -> Range:
 
 
 def configs(stacks: Sequence[str], variant: Variant) -> Range:
-    """A series of configs of one variant, each a stack like `base+a1`. Raises UsageError as `releases`
-    does."""
+    """Returns a series of configs of one variant, each a stack like `base+a1`. Raises UsageError as
+    `releases` does."""
     _check_series("--configs", stacks)
     names = ["+".join(Path(part).stem for part in stack.split("+")) for stack in stacks]
     if len(set(names)) < len(names):
@@ -210,7 +210,7 @@ def _check_series(option: str, names: Sequence[str]) -> None:
 
 
 def split_series(text: str) -> list[str]:
-    """The names of `a,b,c`."""
+    """Returns the names of `a,b,c`."""
     return [name.strip() for name in re.split(r",", text) if name.strip()]
 
 

@@ -151,12 +151,12 @@ def _effects(found: SearchResult) -> Chart:
 
 
 def axis_words(by: By) -> tuple[str, str]:
-    """What an axis shows, and which end of it is good."""
+    """Returns the title of an axis, and which end of it is good."""
     return ("Instructions", "fewer is better") if by == "instructions" else ("Rate", "higher is faster")
 
 
 def error_bars(outcomes: Sequence[Outcome], by: By) -> dict[str, Any]:
-    """The 95 % intervals of changes in percent, as Plotly has them."""
+    """Returns the 95 % intervals of changes in percent, as Plotly has them."""
     spans = [interval(outcome, by) for outcome in outcomes]
     return {
         "type": "data",
@@ -169,7 +169,7 @@ def error_bars(outcomes: Sequence[Outcome], by: By) -> dict[str, Any]:
 
 
 def stretch(begin: float, end: float) -> dict[str, Any]:
-    """A marked part of the axis of commits, as Plotly has it."""
+    """Returns a marked part of the axis of commits, as Plotly has it."""
     return {
         "type": "rect",
         "xref": "x",
@@ -268,7 +268,8 @@ def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[
 
 
 def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
-    """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
+    """Returns sections about what moved with the rate from the stop before to this one: CPU, waits, plans,
+    profiles."""
     pair = (group.first - 1, group.last)
     measured = [m for m in found.state.measured_by(found.by) if (m.base, m.other) == pair]
     measured = [m for m in measured if m.why == "culprit"] or measured
@@ -292,7 +293,7 @@ def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Se
 
 
 def _functions(found: SearchResult, measured: Measurement, number: int) -> Section:
-    """The functions that account for the difference in instructions."""
+    """Returns the section about the functions that account for the difference in instructions."""
     base, (other, *_) = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
     stops = found.search.line.stops
     base, other = (
@@ -342,7 +343,7 @@ def _tables(found: SearchResult) -> list[Block]:
 
 
 def _measurements(found: SearchResult, by: By, name: str, title: str) -> Table:
-    """The measurements of one kind: time and instructions never share a column."""
+    """Returns a table of the measurements of one kind: time and instructions never share a column."""
     stops, measured = found.search.line.stops, found.state.measured_by(by)
     unit = measured[0].unit if measured else ""
     rows = []

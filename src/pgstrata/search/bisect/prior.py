@@ -68,7 +68,7 @@ def prior_of(changes: Sequence[Touched], executed: Executed) -> list[float]:
 
 
 def _by_functions(changes: Sequence[Touched], shares: Mapping[str, float], executed: Executed) -> list[float]:
-    """By commit the shares of the functions that it changes, and a part of those of their files."""
+    """Returns, by commit, the shares of the functions that it changes, and a part of those of their files."""
     of_file: dict[str, float] = {}
     for name, share in shares.items():
         if (file := executed.files.get(name)) is not None:
@@ -81,7 +81,8 @@ def _by_functions(changes: Sequence[Touched], shares: Mapping[str, float], execu
 
 
 def _by_kind(changes: Sequence[Touched], executed: Executed) -> list[float]:
-    """By commit the kind of its files, weighed by the words of its message."""
+    """Returns, by commit, the weight of the kind of its files, raised if the words of its message speak of
+    speed."""
     files = frozenset(file for name, file in executed.files.items() if name in executed.shares)
     found = []
     for one in changes:

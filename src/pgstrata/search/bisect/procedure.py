@@ -50,7 +50,7 @@ Why = Literal["ends", "search", "culprit", "doubt"]
 
 
 def change_of(log_ratio: float, by: By) -> float:
-    """Relative change of the rate (0.01: 1 % faster) or of the instructions (0.01: 1 % more)."""
+    """Returns the relative change of the rate (0.01: 1 % faster) or of the instructions (0.01: 1 % more)."""
     log = -log_ratio if by == "instructions" else log_ratio
     return math.expm1(log) if abs(log) < 50 else math.inf
 
@@ -161,7 +161,8 @@ class Procedure:
         self.seen.append(one)
 
     def set_aside(self, position: int) -> None:
-        """It does not build, or its server does not start. Raises ValueError for an end."""
+        """Skips a position that does not build, or whose server does not start. Raises ValueError for an
+        end."""
         if position in (0, self.n):
             raise ValueError("an end cannot be skipped")
         self.search.set_aside(position)
@@ -173,7 +174,7 @@ class Procedure:
     # --- the next task ------------------------------------------------------------------------
 
     def next(self) -> Task | None:
-        """What to measure now; None at the end."""
+        """Returns what to measure now; None at the end."""
         state = self.ends
         if state == "ends":
             return Task(0, self.n, "ends")
@@ -263,7 +264,7 @@ class Procedure:
         return pooled(outcomes) if outcomes else None
 
     def _contradicts(self, found: Outcome, effect: Outcome) -> bool:
-        """Whether neighbours differ by something else than the change that is suspected between them.
+        """Returns whether neighbours differ by something else than the change that is suspected between them.
 
         One change is all of the difference of the ends. What each of several is, these do not tell: then only
         neighbours that do not differ at all contradict."""
@@ -272,7 +273,8 @@ class Procedure:
         return abs(found.log_ratio - effect.log_ratio) > PROOF * math.hypot(found.error, effect.error)
 
     def _doubted(self) -> int | None:
-        """A position to be measured again because neighbours differ by something else than they should."""
+        """Returns a position to be measured again because neighbours differ by something else than they
+        should; None if there is none."""
         effect = self.effect
         doubts = 0
         for place, one in enumerate(self.seen):

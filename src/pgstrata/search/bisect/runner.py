@@ -24,7 +24,8 @@ Word = Literal["slower", "faster", "same", "unclear", "broken"]
 def judge_head(
     work: MeasuredWork, repo: Path, good: str, variant_of: VariantOf, folder: Path, console: Console
 ) -> tuple[Word, str]:
-    """The verdict on what is checked out, against the good end, and a sentence. variant_of: as of `Range`s.
+    """Returns the verdict on the commit that is checked out, against the good end, and a sentence.
+    variant_of: as of `Range`s.
 
     `broken`: it does not build, or its server does not start. Raises UsageError for a ref that is not there,
     ServerError where the good end cannot be measured or the machine lacks something, Interrupted.

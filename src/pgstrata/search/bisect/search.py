@@ -108,7 +108,7 @@ class Knowledge:
         return suspected(self.changes)
 
     def credible(self, level: float = 0.95) -> list[list[Interval]]:
-        """Of each change that is suspected, the fewest commits that hold it with probability `level`.
+        """Returns, for each suspected change, the fewest commits that hold it with probability `level`.
 
         Both in their order. Sets that touch are one, unless there are several changes for sure.
         """
@@ -137,7 +137,7 @@ class Knowledge:
 
 
 def suspected(changes: Sequence[float]) -> int:
-    """Of probabilities of one, two, three changes how many are taken to be there."""
+    """Returns how many changes are taken to be there, by the probabilities of one, two, three changes."""
     if sum(changes[1:]) <= 0.5:
         return 1
     return 1 + max(range(1, len(changes)), key=lambda k: changes[k])
@@ -176,7 +176,7 @@ class Search:
         self.outcomes.setdefault(position, []).append(outcome)
 
     def set_aside(self, position: int) -> None:
-        """It cannot be measured."""
+        """Skips a position that cannot be measured."""
         self.broken.add(position)
 
     # --- what is known ------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Search:
     # --- what to do next ----------------------------------------------------------------------
 
     def next_position(self, error: float) -> int | None:
-        """Where to measure next; None where no position is left that could tell anything.
+        """Returns where to measure next; None if no position is left that could tell anything.
 
         error: standard error that the measurement is expected to have.
         """
@@ -232,8 +232,9 @@ class Search:
         return self._beside_the_likeliest(known)
 
     def _beside_the_likeliest(self, known: Knowledge) -> int | None:
-        """The open position nearest to the likeliest commit of a set that is not down to one: where that
-        cannot be built, or is nearly certain beforehand, no measurement is expected to tell much."""
+        """Returns the open position nearest to the likeliest commit of a set that is not down to a single
+        commit: if that commit cannot be built, or is nearly certain beforehand, no measurement is expected to
+        tell much. None if there is no such position."""
         density = self._density(known)
         for credible in known.credible():
             inside = [p for p in range(credible[0].first, credible[-1].last) if self._is_unmeasured(p)]
@@ -244,21 +245,23 @@ class Search:
         return None
 
     def found(self, level: float = 0.95) -> bool:
-        """Whether each change is down to one commit, or to commits of which none can be built."""
+        """Returns whether each change is down to a single commit, or to commits that cannot be told apart
+        because only the last of them can be measured."""
         return all(
             all(position in self.broken for position in range(one[0].first, one[-1].last))
             for one in self.knowledge().credible(level)
         )
 
     def _weights(self) -> Floats:
-        """By position: how likely its commit is to have made a change before anything is measured."""
+        """Returns, by position, how likely its commit is to have made a change before anything is
+        measured."""
         weights = np.concatenate(([0.0], self.prior if self.prior else np.ones(self.n)))
         for pair in self.same.items():
             weights[min(pair) + 1 : max(pair) + 1] = 0.0
         return weights
 
     def _density(self, known: Knowledge) -> Floats:
-        """By position: probability that its commit made the change, were there one change."""
+        """Returns, by position, the probability that its commit made the change, were there one change."""
         density = self._weights()
         for one in known.intervals:
             inside = density[one.first : one.last + 1]
@@ -266,13 +269,14 @@ class Search:
         return density
 
     def _cumulated(self, known: Knowledge) -> Floats:
-        """By position: probability that the change is at or before it, were there one change."""
+        """Returns, by position, the probability that the change is at or before it, were there one change."""
         density = self._density(known)
         cumulated: Floats = np.cumsum(density) / max(density.sum(), 1e-300)
         return cumulated
 
     def _candidates(self, known: Knowledge) -> Iterable[int]:
-        """Measured positions, and of each interval some near the middle of its probability."""
+        """Yields the measured positions, and some positions of each interval near the middle of its
+        probability."""
         yield from (p for p in self.outcomes if p != self.n)
         cumulated = self._cumulated(known)
         half = int(np.searchsorted(cumulated, 0.5))
@@ -286,8 +290,8 @@ class Search:
                 yield position
 
     def _middle_of(self, known: Knowledge) -> int | None:
-        """With several changes: the middle of the interval that holds most of what is not known, else what
-        tells apart the intervals in which one of them may be."""
+        """Returns, with several changes, the middle of the interval that holds most of the uncertainty, else
+        a position that separates the intervals in which a change may be. None if there is neither."""
         open_ = sorted(
             (one for one in known.intervals if one.size > 1),
             key=lambda one: one.probability * math.log2(one.size),
@@ -313,13 +317,13 @@ class Search:
         return position not in self.outcomes and self._is_open(position)
 
     def _is_open(self, position: int) -> bool:
-        """Whether a position may be measured, and would tell something of its own."""
+        """Returns whether a position may be measured, and would tell something of its own."""
         return position not in self.broken and not any(
             min(pair) < position <= max(pair) for pair in self.same.items()
         )
 
     def _buildable(self, position: int) -> float:
-        """Rough probability that a position can be measured: low near those that cannot."""
+        """Returns a rough probability that a position can be measured: low near positions that cannot."""
         nearest = min((abs(position - b) for b in self.broken), default=None)
         return 1.0 if nearest is None else 1.0 - math.exp(-nearest / BROKEN_REACH)
 
@@ -343,9 +347,8 @@ def information(before: float, separation: float) -> float:
 
 
 def pooled(outcomes: Sequence[Outcome]) -> Outcome:
-    """Several measurements of the same as one, weighted by their precision; where they scatter more than
-    their errors explain, these are widened by Birge's ratio (Birge 1932).
-    """
+    """Returns several measurements of the same difference as a single one, weighted by their precision; where
+    they scatter more than their errors explain, these are widened by Birge's ratio (Birge 1932)."""
     precision = sum(o.error**-2 for o in outcomes)
     mean = sum(o.log_ratio * o.error**-2 for o in outcomes) / precision
     chi2 = sum(((o.log_ratio - mean) / o.error) ** 2 for o in outcomes)
@@ -367,11 +370,11 @@ class _Evidence:
         self._precision, self._weighted, self._squares = first
 
     def _zero(self, end: int) -> float:
-        """Of the first `end` outcomes, were their level 0."""
+        """Returns the log evidence of the first `end` outcomes, were their level 0."""
         return float(-0.5 * self._squares[end])
 
     def _level(self, begin: int, end: int) -> float:
-        """Of outcomes begin … end - 1 with one level, integrated over its prior."""
+        """Returns the log evidence of outcomes begin … end - 1 with one level, integrated over its prior."""
         precision = self._precision[end] - self._precision[begin]
         weighted = self._weighted[end] - self._weighted[begin]
         squares = self._squares[end] - self._squares[begin]
@@ -381,7 +384,8 @@ class _Evidence:
         )
 
     def changes(self, k: int, log_share: Floats) -> tuple[float, Floats]:
-        """Log evidence of k changes, and for each of them, in their order, the probability of each interval.
+        """Returns the log evidence of k changes, and for each of them, in their order, the probability of
+        each interval.
 
         log_share: log of each interval's share of all commits. At most one change is in an interval: two of
         them without a measurement between are one.

@@ -97,18 +97,18 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
         return by
 
     def by_of(self, measurement: Measurement) -> By:
-        """What was measured."""
+        """Returns by which measure a measurement was made."""
         if measurement.by:
             return measurement.by
         return "rate" if self.asked == "both" else self.asked
 
     def measured_by(self, by: By) -> list[Measurement]:
-        """The measurements of one kind, in their order."""
+        """Returns the measurements of one kind, in their order."""
         return [m for m in self.measured if self.by_of(m) == by]
 
     def procedure(self, smallest: float, by: By) -> Procedure:
-        """The search by one measure with all of this in it. smallest: log ratio that is looked for. Raises
-        StoreError for positions that are not on the line."""
+        """Returns the search by one measure with all measurements of this state in it. smallest: log ratio
+        that is looked for. Raises StoreError for positions that are not on the line."""
         seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by, m.why) for m in self.measured_by(by)]
         try:
             return Procedure(
@@ -124,7 +124,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(folder: Path) -> State | None:
-    """The state of a folder; None where it has none. Raises StoreError for a file that is damaged."""
+    """Returns the state of a folder; None if it has none. Raises StoreError for a file that is damaged."""
     path = folder / FILE
     try:
         state = json_as(read_regular(path, MOST_BYTES), State)
@@ -143,7 +143,7 @@ def load(folder: Path) -> State | None:
 
 
 def begin(folder: Path, line: Range, question: dict[str, Any]) -> State:
-    """The state of a search that may have begun already.
+    """Returns the state of a search that may have begun already.
 
     Raises UsageError where the folder has one of another question, StoreError for one that is damaged.
     """

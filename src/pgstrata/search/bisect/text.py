@@ -17,15 +17,15 @@ Json = dict[str, Any]
 
 
 def interval(outcome: Outcome, by: By) -> tuple[float, float, float]:
-    """Relative change of the rate (0.01: 1 % faster) or of the instructions per operation (0.01: 1 % more),
-    and the ends of its 95 % interval."""
+    """Returns the relative change of the rate (0.01: 1 % faster) or of the instructions per operation (0.01:
+    1 % more), and the ends of its 95 % interval."""
     half = NORMAL_95 * outcome.error
     change, *ends = (change_of(outcome.log_ratio + side, by) for side in (0.0, -half, half))
     return change, min(ends), max(ends)
 
 
 def changed(outcome: Outcome, by: By) -> str:
-    """`3.1 % slower (2.6 … 3.6 %)`, `0.82 % more instructions (0.76 … 0.88 %)`."""
+    """Returns a change in words: `3.1 % slower (2.6 … 3.6 %)`, `0.82 % more instructions (0.76 … 0.88 %)`."""
     change, low, high = interval(outcome, by)
     sign = -1 if change < 0 else 1
     ends = sorted((sign * low, sign * high))
@@ -40,18 +40,19 @@ def changed(outcome: Outcome, by: By) -> str:
 
 
 def is_worse(outcome: Outcome) -> bool:
-    """Slower, or more instructions."""
+    """Returns whether an outcome is slower, or has more instructions."""
     return outcome.log_ratio < 0
 
 
 def outcome_of(found: SearchResult, measurement: Measurement) -> Outcome:
-    """With the part of its error that stays with a start of the servers."""
+    """Returns the outcome of a measurement, with the part of its error that stays with a start of the
+    servers."""
     m = measurement
     return TaskOutcome(m.base, m.other, m.log_ratio, m.error, found.state.by_of(m)).outcome
 
 
 def headline(found: SearchResult) -> str:
-    """The answer in a sentence."""
+    """Returns the answer in a sentence."""
     line, known = found.search.line, found.conclusion
     step = found.search.work.step
     ends = f"{line.stops[-1].name} against {line.stops[0].name} at {step}"
@@ -74,7 +75,7 @@ def headline(found: SearchResult) -> str:
 
 
 def _effect(effect: Outcome, found: SearchResult) -> str:
-    """How the bad end differs, and that the other measure contradicts it."""
+    """Returns how the bad end differs, and whether the other measure contradicts it."""
     text = f"{_verb(found.by)} {changed(effect, found.by)}"
     if found.against is None:
         return text
@@ -87,7 +88,7 @@ def _verb(by: By) -> str:
 
 
 def _suspected(found: SearchResult) -> str:
-    """How many changes there are during a search, and where each of them may be."""
+    """Returns how many changes there are during a search, and where each of them may be."""
     line, known = found.search.line, found.conclusion
     places = [named(found, group) for group in known.groups]
     if len(places) == 1:
@@ -100,7 +101,7 @@ def _suspected(found: SearchResult) -> str:
 
 
 def named(found: SearchResult, group: Group) -> str:
-    """A group: its one stop, or its ends."""
+    """Returns the name of a group: its one stop, or its ends."""
     stops = found.search.line.stops
     last = stops[group.last]
     if group.first == group.last:
@@ -110,7 +111,7 @@ def named(found: SearchResult, group: Group) -> str:
 
 
 def sentences(found: SearchResult) -> list[str]:
-    """The answer, what it rests on, what is missing, and the next step."""
+    """Returns the answer, its evidence, missing parts, and the next step."""
     line, known = found.search.line, found.conclusion
     lines = [headline(found), *_other_way(found), *_cpu(found), *_unable(found)]
     for group in known.groups if known.state == "found" else []:
@@ -141,7 +142,8 @@ def sentences(found: SearchResult) -> list[str]:
 
 
 def _other_way(found: SearchResult) -> list[str]:
-    """What the other measure says of the ends, where the first sentence does not."""
+    """Returns a sentence on how the other measure judges the ends, if the first sentence does not already say
+    that."""
     if found.state.one_way:
         return [f"The ends are measured one way only: {found.state.one_way}."]
     by = other_way(found.by)
@@ -153,7 +155,8 @@ def _other_way(found: SearchResult) -> list[str]:
 
 
 def _cpu(found: SearchResult) -> list[str]:
-    """The CPU per operation of the ends, which load hardly touches: a third measure beside both."""
+    """Returns a line with the CPU per operation of the ends, which load hardly touches: a third measure
+    beside both."""
     ends = (0, found.search.line.n)
     known = [m.cpu for m in found.state.measured if (m.base, m.other) == ends and m.cpu is not None]
     if not known:
@@ -164,7 +167,8 @@ def _cpu(found: SearchResult) -> list[str]:
 
 
 def _unable(found: SearchResult) -> list[str]:
-    """That this machine cannot tell by the rate, and what can."""
+    """Returns a line saying that this machine cannot tell by the rate, and which options can; empty where it
+    can."""
     known = found.conclusion
     if found.by != "rate" or known.effect is None or known.state not in ("ends", "none", "open"):
         return []
@@ -180,7 +184,7 @@ def _unable(found: SearchResult) -> list[str]:
 
 
 def _beside(state: State) -> list[str]:
-    """What else ran while it was measured. Counted instructions do not depend on it."""
+    """Returns lines on the other load during the measurements. Counted instructions do not depend on it."""
     lines: list[str] = []
     timed = state.measured_by("rate")
     if again := len(state.disturbed):
@@ -197,12 +201,13 @@ def _beside(state: State) -> list[str]:
 
 
 def shown_probability(value: float) -> str:
-    """`97 %`; never 100 %, which no measurement gives."""
+    """Returns a probability as percent, `97 %`; never 100 %, which no measurement gives."""
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
 def record(found: SearchResult) -> Json:
-    """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
+    """Returns the whole result as JSON. Ratios are other ÷ good end, of rates or instructions per
+    operation."""
     known, line, other = found.conclusion, found.search.line, other_way(found.by)
 
     def stop(position: int) -> Json:

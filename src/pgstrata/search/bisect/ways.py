@@ -45,7 +45,7 @@ class Ways:
         return "instructions" if agrees or self.procedures["rate"].ends != "open" else "rate"
 
     def next(self) -> tuple[By, Task] | None:
-        """What to measure now, and by which measure; None at the end."""
+        """Returns the next measurement and the measure it uses; None at the end."""
         order: tuple[By, ...] = ("instructions", "rate") if self.asked == "both" else (self.asked,)
         for by in order:
             if self.procedures[by].ends == "ends" and (task := self.procedures[by].next()) is not None:

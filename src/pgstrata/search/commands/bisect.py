@@ -176,7 +176,7 @@ def work_of(
     keep: Sequence[str] | None = None,
     **more: float,
 ) -> MeasuredWork:
-    """The work that options of the command line ask for, at the scale `small` where none is asked for and the
+    """Returns the work that options of the command line ask for, by default at the scale `small` if the
     workload has it. Raises UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.measure.two_servers import MeasuredWork

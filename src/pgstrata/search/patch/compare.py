@@ -89,7 +89,8 @@ class MeasuredSeries:
 
 
 def pairs_of(series: Series) -> list[tuple[Member, Member]]:
-    """What is compared: neighbours, then, of several, the last with the base."""
+    """Returns the pairs that are compared: neighbours, then, if there are several, the base with the last
+    member."""
     members = list(series.members)
     found = list(pairwise(members))
     return [*found, (members[0], members[-1])] if len(found) > 1 else found
@@ -134,8 +135,9 @@ def compare_series(
 def comparisons_of(
     series: Series, work: MeasuredWork, folder: Path, *, profile: bool = False, by: Asked = "rate"
 ) -> list[TwoServers]:
-    """What is measured, checked before anything is built. Raises UsageError for a workload, step, option or
-    config that is not there, and for one that cannot be counted where that is asked for."""
+    """Returns the comparisons to measure, checked before anything is built. Raises UsageError for a workload,
+    step, option or config that does not exist, and for a step that cannot be counted where counts are asked
+    for."""
     asked = [
         TwoServers(
             work,
@@ -156,7 +158,8 @@ def comparisons_of(
 
 
 def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
-    """Of everything that decides what is measured: an edited patch is another comparison."""
+    """Returns a short digest of everything that decides the measurement: an edited patch makes another
+    comparison."""
     patches = [
         digests.of(read_patch(Path(patch)))
         for member in (base, other)

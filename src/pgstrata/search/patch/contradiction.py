@@ -20,15 +20,16 @@ class Ratio:
     word: str = ""
 
     def error(self, by: By) -> float:
-        """Standard error of its log, with what stays with a start and a build."""
+        """Returns the standard error of the ratio's logarithm, including the error that stays with a start
+        and a build."""
         if not 0 < self.low <= self.high < math.inf:
             return math.inf
         return math.hypot(math.log(self.high / self.low) / (2 * NORMAL_95), BUILD_ERROR[by])
 
 
 def contradicts(parts: Sequence[Ratio], whole: Ratio, margin: float, by: By) -> bool:
-    """Whether the product of the parts is provenly another ratio than that of the whole, or differs by more
-    than the margin from a whole that is called the same."""
+    """Returns whether the product of the parts is provenly another ratio than that of the whole, or differs
+    by more than the margin from a whole that is called the same."""
     if not all(ratio.value > 0 for ratio in (*parts, whole)):
         return False
     off = abs(sum(math.log(part.value) for part in parts) - math.log(whole.value))
@@ -37,7 +38,7 @@ def contradicts(parts: Sequence[Ratio], whole: Ratio, margin: float, by: By) -> 
 
 
 def sentence(step: str, parts: Sequence[Ratio], whole: Ratio, by: By) -> str:
-    """What contradicts what, and what helps."""
+    """Returns a sentence on which ratios contradict each other, with advice."""
     digits = 5 if by == "instructions" else 3
     shown = " × ".join(f"{part.value:.{digits}f}" for part in parts)
     product = math.prod(part.value for part in parts)

@@ -26,7 +26,8 @@ FUNCTIONS = 5
 
 
 def write_pages(outcome: MeasuredSeries) -> list[Path]:
-    """The report of each comparison, with flame graphs against the one before. Raises StoreError."""
+    """Writes the report of each comparison, with flame graphs against the member before, and returns the
+    pages. Raises StoreError."""
     pages = []
     for one in outcome.compared:
         base, title = one.base, one.title
@@ -36,7 +37,7 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
 
 
 def record(outcome: MeasuredSeries) -> Json:
-    """As JSON can hold it."""
+    """Returns the outcome as JSON."""
     return {
         "base": outcome.series.base,
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],
@@ -62,7 +63,8 @@ def record(outcome: MeasuredSeries) -> Json:
 
 
 def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
-    """What was compared with what and how, a table for each comparison, and the functions that moved."""
+    """Returns the series as text: the members and how they were compared, a table for each comparison, and
+    the functions that moved."""
     lines = [*_head(outcome), ""]
     said = outcome.contradictions
     lines += [*(f"**{one}**" if markdown else one for one in said), ""] if said else []
@@ -96,7 +98,7 @@ def _counted(outcome: MeasuredSeries, one: Compared, markdown: bool) -> list[str
 
 
 def _cpu(one: Compared) -> dict[str, tuple[float, float]]:
-    """CPU of the connections per operation in µs, of both sides by step."""
+    """Returns the CPU of the connections per operation in µs, of both sides by step."""
     by_side: dict[str, dict[str, float]] = {}
     for run in one.runs:
         for record in run.steps if run.record.counted is None else ():
@@ -113,7 +115,7 @@ def _cpu_lines(one: Compared) -> Iterator[str]:
 
 
 def _head(outcome: MeasuredSeries) -> list[str]:
-    """Everything somebody else needs to believe the table, or to make it again."""
+    """Returns the lines that a reader needs to believe the table, or to measure it again."""
     members = outcome.series.members
     lines = [f"Base: {members[0].what}"]
     for number, member in enumerate(members[1:], 1):
@@ -139,7 +141,8 @@ def _head(outcome: MeasuredSeries) -> list[str]:
 def _functions(
     outcome: MeasuredSeries, one: Compared
 ) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
-    """Step, role, samples of both sides and what moved between their profiles, where there are some."""
+    """Yields step, role, samples of both sides and the functions that moved between their profiles; nothing
+    without profiles."""
     if one.comparison is None:
         return
     results = read_results(outcome.folder / RUNS, one.campaign, one.base)

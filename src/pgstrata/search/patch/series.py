@@ -42,7 +42,8 @@ class Series:
 def series_of(
     repo: Path, base: str, names: Sequence[str], variant_of: VariantOf, *, each: bool = False
 ) -> Series:
-    """From files with patches, in their order, or the name of one branch. each: its commits one by one.
+    """Returns the series of files with patches, in their order, or of the name of a single branch. each: its
+    commits one by one.
 
     Raises UsageError for a ref or file that is not there, a branch that does not hold the base, and a patch
     that does not apply, with its hunk and file.
@@ -115,7 +116,7 @@ def check_patches(repo: Path, commit: str, files: Sequence[Path]) -> None:
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    """Short and unlike each other; `base` is taken."""
+    """Returns a label for each name, short and unlike each other; `base` is taken."""
     found: list[str] = []
     for name in names:
         plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:60].strip("-.") or "patch"

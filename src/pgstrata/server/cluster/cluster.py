@@ -130,7 +130,7 @@ class Cluster:
     # --- life ---------------------------------------------------------------------------------
 
     def create(self, copy_of: Path | None = None) -> None:
-        """initdb and configuration. After a failure `log_tail` still works, until `remove`.
+        """Runs initdb and writes the configuration. After a failure `log_tail` still works, until `remove`.
 
         copy_of: data folder of a stopped server of the same version, which is copied instead of initdb.
         Raises ServerError when the folder is not empty and not pgstrata's, is in use, cannot be
@@ -278,12 +278,12 @@ class Cluster:
         self.data_folder.restore()
 
     def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
-        """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
-        there is none to be had."""
+        """Returns a connection of the superuser, or of the confined role, in autocommit. Raises ServerError
+        when none can be opened."""
         return self._conninfo(database, user=CONFINED if confined else USER).connect()
 
     def connection(self, database: str, tcp: bool = False, *, confined: bool = False) -> Connection:
-        """How the driver connects: its spec's `connection`, through the pooler where there is one."""
+        """Returns the driver's connection, its spec's `connection`, through the pooler if there is one."""
         user = CONFINED if confined else USER
         if self.pooler is not None:
             return self.pooler.conninfo(database, user).for_driver()
@@ -306,7 +306,7 @@ class Cluster:
         return self.pooler is not None
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the server's log."""
+        """Returns the last lines of the server's log."""
         return tail(self.log_file, lines)
 
     # --- how ----------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Cluster:
 
 
 def _free_port() -> int:
-    """A TCP port nobody listens on now."""
+    """Returns a TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

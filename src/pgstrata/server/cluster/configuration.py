@@ -52,7 +52,8 @@ class Configuration:
 
 
 def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
-    """The settings by which pgstrata finds a server and reads its log, under the names of its version."""
+    """Returns the settings by which pgstrata finds a server and reads its log, under the names of its
+    version."""
     wanted = {
         "listen_addresses": "127.0.0.1" if tcp else "",
         "tcpip_socket": "true" if tcp else "false",

@@ -50,7 +50,8 @@ class Delay:
     library: Path
 
     def env(self, data: Path, wal: Path | None, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a server whose files in these folders answer later, with what it has anyway."""
+        """Returns the environment of a server whose files in these folders answer later, added to the
+        environment it has anyway."""
         preloaded = [str(self.library), *filter(None, [env.get("LD_PRELOAD")])]
         return {
             **env,
@@ -62,7 +63,7 @@ class Delay:
 
 
 def delay_seconds(text: str) -> float:
-    """`5ms` in seconds. Raises UsageError."""
+    """Returns the seconds of a delay such as `5ms`. Raises UsageError."""
     match = _WRITTEN.fullmatch(text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= LONGEST_SECONDS:
@@ -95,7 +96,8 @@ def find_delay(text: str | None) -> Delay | None:
 
 
 def shortest_sleep(seconds: float) -> float:
-    """What the shortest of some sleeps really took, as exact as the kernel can make them."""
+    """Returns the shortest of several sleeps as it really took, in seconds, with the kernel's timers as exact
+    as possible."""
     libc, found = ctypes.CDLL(None, use_errno=True), [float("inf")]
 
     def sleep() -> None:

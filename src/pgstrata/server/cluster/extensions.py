@@ -18,7 +18,8 @@ SECONDS = 30.0
 
 
 def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
-    """Those of the wanted extensions that the server cannot create; none where it is not there yet.
+    """Returns the wanted extensions that the server cannot create; an empty list if the server is not there
+    yet.
 
     Raises ServerError where a running server does not answer.
     """
@@ -47,7 +48,8 @@ def _of_running(server: Server) -> frozenset[str]:
 
 @cache
 def _of_folder(bin_dir: Path) -> frozenset[str] | None:
-    """The control files of an installation; None where there is none, or not yet."""
+    """Returns the names of the extensions with a control file in an installation; None if there is no
+    installation, or none yet."""
     if not (bin_dir / "postgres").is_file():
         return None
     share = [bin_dir.parent / "share"]

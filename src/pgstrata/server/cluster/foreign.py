@@ -24,7 +24,8 @@ class ForeignCluster:
     pooler: None = None
 
     def __init__(self, server: Server, through: Through | None = None) -> None:
-        """through: the address of what stands before it, to which the driver connects."""
+        """Creates the cluster of a server that pgstrata did not start. through: the address of what stands
+        before it, to which the driver connects."""
         assert server.dsn is not None
         self.server = server
         address = through.address if through is not None else None
@@ -35,24 +36,24 @@ class ForeignCluster:
         """Which servers follow it is not known here."""
 
     def stop(self, mode: str = "fast") -> None:
-        """Nothing: the server is not ours."""
+        """Does nothing: the server is not ours."""
 
     def remove(self) -> None:
-        """Nothing: the server is not ours."""
+        """Does nothing: the server is not ours."""
 
     def keep(self) -> None:
-        """Nothing: the server is not ours."""
+        """Does nothing: the server is not ours."""
 
     def connect(self, database: str | None = None, *, confined: bool = False) -> psycopg.Connection[Any]:
-        """A connection of the DSN's user in autocommit, to its database unless one is named. Raises
-        ServerError."""
+        """Returns a connection of the DSN's user in autocommit, to its database unless another is named.
+        Raises ServerError."""
         return self._conninfo.with_database(database).connect()
 
     def connection(
         self, database: str | None = None, tcp: bool = False, *, confined: bool = False
     ) -> Connection:
-        """How the driver connects: its spec's `connection`, where libpq finds the server, or what stands
-        before it."""
+        """Returns the driver's connection, its spec's `connection`: to the place where libpq finds the
+        server, or to the pooler or proxy before it."""
         return (self._through or self._conninfo).with_database(database).for_driver()
 
     @property
@@ -61,7 +62,7 @@ class ForeignCluster:
         return self._through is not None
 
     def log_tail(self, lines: int = 20) -> str:
-        """Its log cannot be read from here."""
+        """Returns an empty text: the log of this server cannot be read from here."""
         return ""
 
 

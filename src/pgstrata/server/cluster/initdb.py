@@ -111,7 +111,8 @@ class Option:
 
 
 def options(words: Sequence[str]) -> Iterator[Option]:
-    """The options in `words`. Raises UsageError for words that are none, which initdb takes for a folder.
+    """Yields the options in `words`. Raises UsageError for a word that is no option, which initdb would take
+    for a folder.
 
     A name no version knows is given as it is written: initdb says what it thinks of it.
     """
@@ -173,7 +174,7 @@ def check_initdb(words: Sequence[str]) -> None:
 
 
 def decides_checksums(words: Sequence[str]) -> bool:
-    """Whether the options say themselves if data pages have checksums."""
+    """Returns whether the options themselves decide if data pages have checksums."""
     return any(option.name in ("data-checksums", "no-data-checksums") for option in options(words))
 
 
@@ -182,7 +183,7 @@ def _shown(name: str) -> str:
 
 
 def initdb_arguments(has_roles: bool, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
-    """Locale C, UTF-8, trust; then the user's, of which the last counts.
+    """Returns the arguments of initdb: locale C, UTF-8, trust; then the user's, whose last value counts.
 
     has_roles: whether the server has CREATE ROLE; takes: whether this initdb has an option. Where checksums
     can be switched off they are on by default: they are off unless asked for, because a comparison across

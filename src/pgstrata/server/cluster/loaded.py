@@ -78,7 +78,8 @@ def key_of(made_of: Mapping[str, Any]) -> str:
 
 
 def find(key: str, say: Callable[[str], None] = lambda text: None) -> Loaded | None:
-    """The kept data of a key; None where there is none, or none that is as it was kept, which is said.
+    """Returns the kept data of a key; None if there is none, or if it is not as it was kept, which is
+    reported by `say`.
 
     Raises OwnershipError where it could have been prepared by another user.
     """
@@ -100,7 +101,7 @@ def find(key: str, say: Callable[[str], None] = lambda text: None) -> Loaded | N
 
 @contextlib.contextmanager
 def held(key: str, say: Callable[[str], None]) -> Iterator[Loaded | None]:
-    """The same, which nobody removes meanwhile."""
+    """Yields the kept data of a key as `find` returns it, locked so that no process removes it meanwhile."""
     found = find(key, say)
     if found is None:
         yield None
@@ -150,7 +151,8 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
 
 
 def kept() -> list[tuple[str, LoadedRecord | None, Path]]:
-    """Key, record and folder of all kept data, the record None where it cannot be read. By key."""
+    """Returns key, record and folder of all kept data, sorted by key; the record is None if it cannot be
+    read."""
     found = []
     for folder in sorted(cache_folder(FOLDER).glob("[0-9a-f]*")):
         try:
@@ -164,7 +166,7 @@ def kept() -> list[tuple[str, LoadedRecord | None, Path]]:
 def begin_record(
     key: str, server: str, workload: str, made_of: Mapping[str, Any], facts: Mapping[str, Any], seconds: float
 ) -> LoadedRecord:
-    """What is known before the data is copied."""
+    """Returns the record with everything known before the data is copied."""
     return LoadedRecord(
         key=key,
         server=server,
@@ -183,7 +185,8 @@ def _uid(account: Account | None) -> int:
 
 
 def _listing(data: Path, *, log_elsewhere: bool = False) -> str:
-    """log_elsewhere: the write-ahead log may be a link, which a copy follows.
+    """Returns a digest of the files in a data folder. log_elsewhere: the write-ahead log may be a link, which
+    a copy follows.
 
     Raises OSError: for what is no folder of the account's own, and for what is neither file nor folder."""
     about = data.lstat()

@@ -140,7 +140,7 @@ class Standby:
             raise self.failure
 
     def died(self) -> ServerError:
-        """What is said of a standby that has ended."""
+        """Returns the error for a standby that has ended."""
         log = self.cluster.log_tail()
         words = last_words(log) or problem(log)
         return ServerError(f"the replica died{f': {words}' if words else ''}", f"its log ends with:\n{log}")
@@ -175,7 +175,7 @@ class Standby:
                 time.sleep(0.02)
 
     def gone(self, seconds: float, what: str) -> ServerError:
-        """What is said of a standby without a stream."""
+        """Returns the error for a standby without a stream."""
         log = self.cluster.log_tail()
         if "has already been removed" in log:
             return ServerError(
@@ -232,7 +232,7 @@ class _Beside(NoStandbys[Cluster]):
         self._standby = standby
 
     def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
-        """As the primary tells."""
+        """Returns the lag between two moments as the primary reports it."""
         return self._standby.lag_between(begin, end)
 
 
@@ -265,7 +265,7 @@ _STATE = "SELECT state, sync_state FROM pg_catalog.pg_stat_replication WHERE app
 
 
 def _says_lsn(catalog: Catalog) -> bool:
-    """True if functions and columns are named after the WAL, and not after the xlog."""
+    """Returns True if functions and columns are named after the WAL, and not after the xlog."""
     return catalog.has(function("pg_wal_lsn_diff"))
 
 
@@ -274,7 +274,7 @@ def _position(catalog: Catalog) -> str:
 
 
 def _behind(catalog: Catalog) -> str:
-    """Bytes from what is replayed to a position."""
+    """Returns the query for the bytes from the replayed position to a given one."""
     if _says_lsn(catalog):
         behind = "pg_wal_lsn_diff(%s, replay_lsn)"
     else:
@@ -283,7 +283,7 @@ def _behind(catalog: Catalog) -> str:
 
 
 def _lag(catalog: Catalog) -> str:
-    """State, bytes behind, what is replayed, seconds behind."""
+    """Returns the query for state, bytes behind, replayed position, seconds behind."""
     has_lag = catalog.has(column("pg_stat_replication", "replay_lag"))
     lag = "extract(epoch FROM replay_lag)::float8" if has_lag else "NULL::float8"
     if _says_lsn(catalog):

@@ -52,7 +52,8 @@ class Startup:
             time.sleep(POLL_SECONDS)
 
     def _check_loader(self) -> None:
-        """A library of LD_PRELOAD that is not there is left out by the loader, and the server is another."""
+        """Raises ServerError if the loader has left out a library of LD_PRELOAD that does not exist: the
+        server would be another."""
         if said := loader_complaint(self.log, self.log_begin):
             raise ServerError(
                 f"the server {self.server.label} runs without a library it should have: {said}",
@@ -100,8 +101,8 @@ def programs_of(server: Server) -> Programs:
 
 
 def new_database(name: str) -> str:
-    """SQL that makes a database. Of template0, to which nobody can connect: old versions refuse to copy
-    template1 while a session on it is still ending."""
+    """Returns SQL that makes a database from template0, to which no session can connect: old versions refuse
+    to copy template1 while a session on it is still ending."""
     return f"CREATE DATABASE {name} TEMPLATE template0"
 
 

@@ -47,7 +47,7 @@ def check_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | Non
 
 
 def find_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> Storage:
-    """The folders, looked at, and the delay.
+    """Returns the checked folders and the delay.
 
     Raises UsageError where a folder is not there or cannot be written, OwnershipError where another user
     could change what is in it, ServerError where the account of servers cannot reach it.
@@ -79,7 +79,7 @@ def _folder(text: str | None, key: str) -> Path | None:
 
 
 def wal_folder(data: Path) -> Path | None:
-    """The folder of the write-ahead log within a data folder, or the link that leads to it."""
+    """Returns the folder of the write-ahead log within a data folder, or the link that leads to it."""
     return next((data / name for name in WAL_FOLDERS if os.path.lexists(data / name)), None)
 
 

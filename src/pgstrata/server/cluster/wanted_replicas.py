@@ -76,7 +76,7 @@ def check_replicas(replicas: Replicas, config: Resolved, known: KnownSettings, l
 
 
 def _streams_replicas(known: KnownSettings) -> bool:
-    """True if wal_level can be `replica`, as from 9.6 on."""
+    """Returns True if wal_level can be `replica`, as from 9.6 on."""
     takes = known.takes("wal_level", "replica")
     if takes is None:
         row = known.get("wal_level")

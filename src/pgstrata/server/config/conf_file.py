@@ -108,7 +108,7 @@ def assignments(config_file: ConfigFile) -> list[SettingLine]:
 
 
 def read_assignments(config_file: ConfigFile, problems: list[Problem]) -> list[SettingLine]:
-    """As `assignments`; what is wrong is added to `problems`."""
+    """Reads the assignments of a config file as `assignments` does; problems are added to `problems`."""
     problems += config_file.problems
     included, lines = dict(config_file.included), []
     for number, line in _lines(config_file.text):
@@ -217,7 +217,7 @@ def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> ConfigFil
 
 
 def _files(kind: str, path: Path) -> list[Path]:
-    """The files of a directive, in the server's order (guc-file.l)."""
+    """Returns the files of an include directive, in the server's order (guc-file.l)."""
     try:
         if kind == "include":
             return [path]
@@ -233,7 +233,7 @@ def _files(kind: str, path: Path) -> list[Path]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that hold something but a comment, with their numbers."""
+    """Yields the lines that hold something but a comment, with their numbers."""
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = raw.rstrip("\r")
         if line.strip() and not line.lstrip().startswith("#"):
@@ -241,7 +241,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _directive(line: str) -> str:
-    """The name of an include directive; empty for any other line."""
+    """Returns the name of an include directive; empty for any other line."""
     word = re.split(r"[=\s']", line.strip(), maxsplit=1)[0].lower()
     return word if word in _INCLUDES else ""
 
@@ -261,5 +261,5 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value as postgresql.conf text."""
+    """Returns a value quoted as postgresql.conf text."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"

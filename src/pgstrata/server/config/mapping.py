@@ -39,12 +39,13 @@ def _megabytes_of_segments(factor: int) -> Callable[[str], str]:
 
 
 def _segments_of_size(value: str) -> str:
-    """Rounded up to whole segments of 16 MB."""
+    """Returns a size of the WAL in segments of 16 MB, rounded up."""
     return str(-(-_in_megabytes(value) // 16))
 
 
 def _checkpoint_segments(value: str) -> str:
-    """Size of the WAL ÷ (3 × 16 MB), the formula of the release notes of 9.5 the other way round."""
+    """Returns the size of the WAL ÷ (3 × 16 MB), the formula of the release notes of 9.5 the other way
+    round."""
     return str(max(1, round(_in_megabytes(value) / 48)))
 
 
@@ -140,7 +141,8 @@ def fate(
 
 
 def _unlisted(written: SettingLine, known: KnownSettings, keep: Collection[str]) -> MappedSetting:
-    """A setting that is in no table: of a version newer than it, or a mistake."""
+    """Returns the mapping of a setting that is in no table: of a version newer than the table, or a mistake.
+    Raises UsageError for a mistake."""
     name = written.name
     is_there = known.has_unlisted(name)
     if is_there or (is_there is None and known.major > newest_major()):
@@ -155,7 +157,8 @@ def _unlisted(written: SettingLine, known: KnownSettings, keep: Collection[str])
 
 
 def _of_server(written: SettingLine, known: KnownSettings) -> MappedSetting | None:
-    """What is left of a value that names libraries or a locale: what the server has of them."""
+    """Returns the mapping of a value that names libraries or a locale, reduced to those the server has; None
+    if the value can stay."""
     name, value, programs = written.name, written.value, known.programs
     if programs is None or not value.strip():
         return None
@@ -181,7 +184,8 @@ def _of_server(written: SettingLine, known: KnownSettings) -> MappedSetting | No
 
 
 def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> MappedSetting:
-    """A value turned into another setting's, or the nearest that one can hold. Raises BadValue."""
+    """Returns a value turned into another setting's, or the nearest value that the other setting can hold.
+    Raises BadValue."""
     try:
         return MappedSetting("mapped", row.name, canonical(row, value, ram_bytes), reason)
     except BadValue as error:
@@ -191,8 +195,8 @@ def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> MappedSett
 
 
 def _checked(written: SettingLine, ram_bytes: int) -> str:
-    """The value as some version that has the setting takes it: a mistake should be seen whatever
-    the version. Raises UsageError."""
+    """Returns the value as some version that has the setting takes it: a mistake should be seen whatever the
+    version. Raises UsageError."""
     problem = BadValue("")
     for row in reversed(history(written.name)):
         try:
@@ -219,8 +223,8 @@ def _where(name: str, major: int) -> str:
 def _with_value(
     written: SettingLine, row: Setting, ram_bytes: int, build: str, known: KnownSettings
 ) -> MappedSetting:
-    """The value for a version that has the setting: as it is, or what comes nearest to it when only
-    other versions, or builds with other libraries, take it."""
+    """Returns the value for a version that has the setting: as it is, or the nearest value when only other
+    versions, or builds with other libraries, take it."""
     name, value = written.name, written.value
     instead = _of_build(row, value, build, known) or _level(row, value) or _rounded(row, value, ram_bytes)
     if instead is not None:
@@ -250,7 +254,8 @@ def _taken_by(rows: list[Setting], value: str, ram_bytes: int) -> bool:
 
 
 def _rounded(row: Setting, value: str, ram_bytes: int) -> MappedSetting | None:
-    """A fraction where this version counts in whole units: 500us of a delay in ms, before 12."""
+    """Returns the rounded value of a fraction where this version counts in whole units: 500us of a delay in
+    ms, before 12. None if nothing is rounded."""
     if row.type != "integer" or all(other.type != "real" for other in history(row.name)):
         return None
     try:
@@ -265,7 +270,8 @@ def _rounded(row: Setting, value: str, ram_bytes: int) -> MappedSetting | None:
 
 
 def _of_build(row: Setting, value: str, build: str, known: KnownSettings) -> MappedSetting | None:
-    """Values that need a version that knows them and a build with a library."""
+    """Returns the replacement of a value that needs a newer version or a build with a library; None if the
+    value can stay."""
     text = value.lower()
     if row.name == "io_method" and text == "io_uring" and not _has(known, build, row, text, "liburing"):
         return MappedSetting("mapped", row.name, "worker", "this server was built without liburing")
@@ -279,7 +285,8 @@ def _of_build(row: Setting, value: str, build: str, known: KnownSettings) -> Map
 
 
 def _has(known: KnownSettings, build: str, row: Setting, value: str, library: str) -> bool:
-    """Whether a build takes a value that needs a library: as it says itself, else as it was configured."""
+    """Returns whether a build takes a value that needs a library: by its own answer, else by its configure
+    flags."""
     if (takes := known.takes(row.name, value)) is not None:
         return takes
     # autoconf says --with-lz4, meson -Dlz4=enabled
@@ -287,7 +294,8 @@ def _has(known: KnownSettings, build: str, row: Setting, value: str, library: st
 
 
 def _level(row: Setting, value: str) -> MappedSetting | None:
-    """9.6 made one level, replica, of archive and hot_standby (its release notes)."""
+    """Returns the level that replaces a value of wal_level: 9.6 made one level, replica, of archive and
+    hot_standby (its release notes). None if the value can stay."""
     text = value.lower()
     if row.name != "wal_level" or text in row.values:
         return None

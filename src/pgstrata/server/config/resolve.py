@@ -62,7 +62,7 @@ class Resolved:
     """Settings that were not to be left out for what they are."""
 
     def text(self, known: KnownSettings | None = None) -> str:
-        """As postgresql.conf text of a server, with the changes as comments."""
+        """Returns the settings as postgresql.conf text of a server, with the changes as comments."""
         lines = [f"# config {self.name or 'of the server itself, nothing changed'}"]
         for change in self.dropped:
             lines.append(f"# left out ({change.fragment}:{change.line}): {change.name}: {change.reason}")
@@ -75,7 +75,7 @@ class Resolved:
         return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
     def record(self) -> ConfigRecord:
-        """As run.json has it under `config`."""
+        """Returns the config in the form stored in run.json under `config`."""
         return ConfigRecord(
             name=self.name,
             fragments=tuple(ConfigFileRecord(name=f.name, text=f.whole_text) for f in self.config_files),
@@ -101,7 +101,7 @@ class SettingOutcome:
 
 
 def shipped_config_files() -> list[ConfigFile]:
-    """The config files that come with pgstrata: bases first, then overlays, each by name."""
+    """Returns the config files that come with pgstrata: bases first, then overlays, each by name."""
     bases = sorted(_SHIPPED.glob("*.conf"))
     overlays = sorted((_SHIPPED / "overlays").glob("*.conf"), key=lambda p: (len(p.stem), p.stem))
     return [_read(path, path.stem, None) for path in [*bases, *overlays]]
@@ -124,7 +124,7 @@ def config_file_of_setting(text: str) -> ConfigFile:
 
 
 def find_config_file(name: str, beside: Path | None) -> ConfigFile:
-    """A shipped config file by its name, or a file named by a path, relative to the folder `beside`.
+    """Returns a shipped config file by its name, or a file named by a path, relative to the folder `beside`.
 
     A name with a slash or ending in .conf is a path, `NAME=VALUE` a config file of one setting. Raises
     UsageError when there is none.
@@ -217,7 +217,7 @@ def explain(
 
 
 def _refused(programs: Programs, results: Sequence[tuple[SettingLine, MappedSetting]]) -> Iterator[Problem]:
-    """What the server itself says to the settings that would be set."""
+    """Yields the server's own complaints about the settings that would be set."""
     lines = {result.to: (line, result.value) for line, result in results if result.to}
     settings = {name: value for name, (_, value) in lines.items() if value is not None}
     for name, words in programs.complaints(settings).items():

@@ -83,17 +83,18 @@ def _table() -> dict[str, tuple[Setting, ...]]:
 
 
 def major_of(version_num: int) -> int:
-    """A number for the major version, in their order: 170011 → 1700, 90624 → 906, 70430 → 704."""
+    """Returns a number for the major version that sorts as versions do: 170011 → 1700, 90624 → 906, 70430 →
+    704."""
     return version_num // 10000 * 100 if version_num >= 100000 else version_num // 100
 
 
 def major_name(major: int) -> str:
-    """1700 → 17, 906 → 9.6."""
+    """Returns the name of a major version: 1700 → 17, 906 → 9.6."""
     return str(major // 100) if major >= 1000 else f"{major // 100}.{major % 100}"
 
 
 def setting(name: str, major: int) -> Setting | None:
-    """The setting as a version has it; None when that version lacks it."""
+    """Returns the setting as a version has it; None when that version lacks it."""
     for row in _table().get(name, ()):
         if row.first <= major and (row.last is None or major <= row.last):
             return row
@@ -101,17 +102,17 @@ def setting(name: str, major: int) -> Setting | None:
 
 
 def history(name: str) -> Sequence[Setting]:
-    """The setting in all versions; empty when none has it."""
+    """Returns the setting in all versions; empty when none has it."""
     return _table().get(name, ())
 
 
 def names() -> list[str]:
-    """Every setting that some version has."""
+    """Returns the names of all settings that some version has."""
     return list(_table())
 
 
 def written(name: str, major: int) -> tuple[str, str, str, str, str] | None:
-    """Type, unit, limits and values of a setting in a version as the table has them, as text."""
+    """Returns type, unit, limits and values of a setting in a version as the table has them, as text."""
     with (Path(__file__).parent / "settings.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             first, last = (row[key] and major_of(version_number(row[key])) for key in ("first", "last"))
@@ -121,12 +122,12 @@ def written(name: str, major: int) -> tuple[str, str, str, str, str] | None:
 
 
 def newest_major() -> int:
-    """The newest version the table knows: that of its latest addition."""
+    """Returns the newest version the table knows: that of its latest addition."""
     return max(row.first for rows in _table().values() for row in rows)
 
 
 def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
-    """The known name most like a mistyped one."""
+    """Returns the known name most like a mistyped name; None if none is near."""
     return nearest(name, [*_table(), *also])
 
 
@@ -134,19 +135,21 @@ def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
 
 
 def relative_size(value: str, ram_bytes: int) -> int | None:
-    """Bytes of a size given as a share of memory, `25%RAM`; None for any other value."""
+    """Returns the bytes of a size given as a share of memory, `25%RAM`; None for any other value."""
     match = _RAM.fullmatch(value.strip())
     return int(float(match[1]) / 100 * ram_bytes) if match else None
 
 
 def size_bytes(text: str) -> int | None:
-    """Bytes of a size with its unit as PostgreSQL writes them, `2GB` or `512MB`; None for anything else."""
+    """Returns the bytes of a size with its unit as PostgreSQL writes them, `2GB` or `512MB`; None for
+    anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text, re.ASCII)
     return int(float(match[1]) * _BYTES[match[2]]) if match and match[2] in _BYTES else None
 
 
 def plain_number(row: Setting, value: str) -> str:
-    """A value without its unit, in the setting's own: 128MB → 16384. Servers before 8.2 know no units."""
+    """Returns a value without its unit, in the setting's own: 128MB → 16384. Servers before 8.2 know no
+    units."""
     if row.type not in ("integer", "real") or not row.unit:
         return value
     number = read_number(row, value, 0)
@@ -154,7 +157,7 @@ def plain_number(row: Setting, value: str) -> str:
 
 
 def canonical(row: Setting, value: str, ram_bytes: int) -> str:
-    """The value as SHOW would write it, so that equal ones are the same text: 1800s → 30min.
+    """Returns the value as SHOW would write it, so that equal values are the same text: 1800s → 30min.
 
     Raises BadValue when the setting does not take it.
     """
@@ -240,7 +243,8 @@ def _number(row: Setting, value: str, ram_bytes: int) -> str:
 
 
 def read_number(row: Setting, value: str, ram_bytes: int) -> float:
-    """A value in the setting's own unit. Raises BadValue for what is no number, or has a wrong unit."""
+    """Returns a value in the setting's own unit. Raises BadValue for a value that is no number, or has a
+    wrong unit."""
     per_unit, units = _units(row)
     size = relative_size(value, ram_bytes)
     if size is not None:
@@ -263,7 +267,7 @@ def read_number(row: Setting, value: str, ram_bytes: int) -> float:
 
 
 def _whole(digits: str) -> float:
-    """An integer as strtol reads it: 0x1f, 0600 (octal), 384. Raises BadValue."""
+    """Returns an integer as strtol reads it: 0x1f, 0600 (octal), 384. Raises BadValue."""
     sign, plain = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
     base = 16 if plain[:2].lower() == "0x" else 8 if plain[0] == "0" else 10
     try:
@@ -282,12 +286,13 @@ def _real(digits: str) -> float:
 
 
 def seconds(row: Setting, value: str) -> float:
-    """How long a value of a setting of time is; below 0 and 0 mean what the setting says. Raises BadValue."""
+    """Returns the seconds of a time setting's value; 0 and negative values keep the setting's own meaning.
+    Raises BadValue."""
     return read_number(row, value, 0) * _units(row)[0] / 1e6
 
 
 def _units(row: Setting) -> tuple[int, dict[str, int]]:
-    """How many bytes or microseconds the setting's own unit has, and the units it takes."""
+    """Returns the number of bytes or microseconds in the setting's own unit, and the units it takes."""
     if not row.unit:
         return 1, {}
     match = re.fullmatch(r"(\d*)([A-Za-z]+)", row.unit)

@@ -61,7 +61,7 @@ class Conninfo:
 
     @classmethod
     def parse(cls, text: str, application: str = "pgstrata") -> Conninfo:
-        """Of a URI or of key=value words. Raises UsageError for what libpq does not understand."""
+        """Parses a URI or key=value words. Raises UsageError for a text that libpq does not understand."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
@@ -80,13 +80,14 @@ class Conninfo:
     def of_own(
         cls, host: str, port: int, user: str, database: str, application: str = "pgstrata"
     ) -> Conninfo:
-        """Of a server that pgstrata has started. application: empty for one that may not be told of it."""
+        """Returns the connection to a server that pgstrata has started. application: empty for a server that
+        may not be told of it."""
         given = {"host": host, "port": str(port), "user": user, "dbname": database}
         unnamed = {} if application else {"application_name": ""}
         return cls({**given, **unnamed}, own=True, application=application)
 
     def with_database(self, name: str | None) -> Conninfo:
-        """The same to another database, where one is named."""
+        """Returns the same connection to another database, if one is named."""
         return replace(self, given={**self.given, "dbname": name}) if name else self
 
     @property
@@ -97,7 +98,8 @@ class Conninfo:
     # --- what holds ---------------------------------------------------------------------------
 
     def resolved(self) -> dict[str, str]:
-        """All parameters as libpq has them after service files and variables; host and port are nowhere.
+        """Returns all parameters as libpq has them after service files and variables; host and port point
+        nowhere.
 
         Raises UsageError for values that libpq refuses.
         """
@@ -108,7 +110,7 @@ class Conninfo:
         return values
 
     def _looked_at(self) -> tuple[dict[str, str], str]:
-        """All parameters, and what libpq has against them."""
+        """Returns all parameters, and libpq's complaint about them (empty if there is none)."""
         from psycopg import pq
         from psycopg.conninfo import make_conninfo
 
@@ -158,7 +160,7 @@ class Conninfo:
             raise UsageError(f"{self._named('connect_timeout')} = {timeout} is not a number of seconds")
 
     def _named(self, name: str) -> str:
-        """The parameter, and the variable where its value comes from the environment."""
+        """Returns the name of the parameter, with the variable if its value comes from the environment."""
         variables = {o.keyword.decode(): (o.envvar or b"").decode() for o in _known()}
         variable = variables.get(name, "")
         return f"{name} ({variable})" if name not in self.given and os.environ.get(variable) else name
@@ -171,7 +173,7 @@ class Conninfo:
         return _seconds(self.resolved().get("connect_timeout", ""))
 
     def connect(self) -> Session:
-        """A session of the administrator's, in autocommit.
+        """Returns a session of the administrator's, in autocommit.
 
         Raises UsageError for what cannot be kept, ServerError where there is none to be had.
         """
@@ -195,7 +197,7 @@ class Conninfo:
             raise refused(error, self._looked_at()[0], hosts.split(",")) from error
 
     def _asked(self) -> dict[str, str]:
-        """What libpq is given."""
+        """Returns the parameters that libpq is given."""
         known = {o.keyword.decode(): o for o in _known()}
         asked = {**self.given, "fallback_application_name": self.application}
         timeout = known["connect_timeout"].val
@@ -209,7 +211,8 @@ class Conninfo:
         return {name: value for name, value in asked.items() if value is not None}
 
     def for_driver(self) -> Connection:
-        """How the driver connects to the same place for sessions of the same kind: its spec's `connection`.
+        """Returns the driver's connection, its spec's `connection`, to the same place for sessions of the
+        same kind.
 
         Where several hosts, a service or the environment decide, libpq is asked by connecting.
         """
@@ -228,7 +231,7 @@ class Conninfo:
             return self.of_session(session)
 
     def of_session(self, session: psycopg.Connection[Any]) -> Connection:
-        """The driver's `connection` for the place where a session of this description is.
+        """Returns the driver's `connection` for the place where a session of this description is.
 
         Raises ServerError where the server does not answer.
         """
@@ -255,7 +258,7 @@ class Conninfo:
 
 
 def _known() -> list[pq.ConninfoOption]:
-    """The parameters of libpq, with their defaults."""
+    """Returns the parameters of libpq, with their defaults."""
     from psycopg import pq
 
     return pq.Conninfo.get_defaults()
@@ -266,7 +269,8 @@ def _values(connection: pq.abc.PGconn) -> dict[str, str]:
 
 
 def _takes_name(session: psycopg.Connection[Any]) -> bool:
-    """True if the server has application_name: it reports its value, unless something stands before it."""
+    """Returns True if the server has application_name: it reports its value, unless a pooler or proxy stands
+    before it."""
     reported = session.info.parameter_status("application_name") is not None
     return reported or catalog_of(session).has(setting("application_name"))
 
@@ -276,7 +280,7 @@ def _application(values: Mapping[str, str], application: str) -> str:
 
 
 def _parameters() -> dict[str, str]:
-    """Settings of a session that libpq takes from the environment."""
+    """Returns the settings of a session that libpq takes from the environment."""
     variables = ((name, os.environ.get(variable, "")) for variable, name in _SESSION_VARIABLES.items())
     return {name: text for name, text in variables if text and text.lower() != "default"}
 
@@ -287,7 +291,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _ways(require_auth: str) -> list[AuthMethod]:
-    """What the server may ask for, as libpq's require_auth."""
+    """Returns the authentication methods the server may ask for, by libpq's require_auth."""
     named = [word.strip() for word in require_auth.split(",") if word.strip()]
     without = {word[1:] for word in named if word.startswith("!")}
     return [way for way in _WAYS if (way not in without if without or not named else way in named)]
@@ -308,7 +312,8 @@ def _keepalives(values: Mapping[str, str]) -> Keepalives:
 
 
 def _not_understood(problem: str) -> UsageError:
-    """libpq's complaint about a connection string, without what may be a part of a password."""
+    """Returns the error for libpq's complaint about a connection string, without anything that may be a part
+    of a password."""
     if found := re.match(r'invalid (?:URI query parameter|connection option): "(\w{1,40})"|'
                          r'invalid connection option "(\w{1,40})"', problem):  # fmt: skip
         name = found[1] or found[2]

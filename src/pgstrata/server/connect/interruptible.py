@@ -15,7 +15,8 @@ class Session(psycopg.Connection[Any]):
     """Whatever interrupts a statement also ends it in the server, and the session with it."""
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """As psycopg's; what is no Exception (a signal made into one) does not wait for the server."""
+        """Waits as psycopg's `wait` does; an exception that is no Exception (a signal made into one) does not
+        wait for the server."""
         try:
             return super().wait(gen, interval, timeout)
         except Exception:

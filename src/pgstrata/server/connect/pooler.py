@@ -46,7 +46,7 @@ class Through:
     address: str | None = None
 
     def setting(self, name: str) -> str:
-        """The value that holds, empty where nobody knows."""
+        """Returns the value of a setting of the pooler that holds; empty if it is unknown."""
         usual = self.kind.usual if self.kind is not None else {}
         return str((self.settings or {}).get(name, usual.get(name, "")))
 
@@ -86,7 +86,8 @@ class Through:
 
 
 def is_address(through: str) -> bool:
-    """Whether `through` says where something listens, and not what is to be started."""
+    """Returns whether `through` is an address where something listens already, not a program to be
+    started."""
     return "=" in through or "://" in through
 
 
@@ -130,7 +131,8 @@ def check_through(through: str, settings: Mapping[str, str], *, managed: bool) -
 
 
 def find_through(through: str | None, settings: Mapping[str, str]) -> Through | None:
-    """What stands between, found. Raises ServerError where its program is not there or does not run."""
+    """Returns the pooler or address between driver and server; None without `through`. Raises ServerError
+    where its program does not exist or does not run."""
     if through is None:
         return None
     if is_address(through):
@@ -189,7 +191,7 @@ class Pooler:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines that it has printed."""
+        """Returns the last lines that the pooler has printed."""
         return tail(self._log, lines)
 
     @property
@@ -250,5 +252,5 @@ class Pooler:
             (self._cluster.socket_dir / f".s.PGSQL.{PORT}").unlink(missing_ok=True)
 
     def conninfo(self, database: str, user: str | None = None) -> Conninfo:
-        """The way through it. user: None for the superuser."""
+        """Returns the connection through the pooler. user: None for the superuser."""
         return Conninfo.of_own(str(self._cluster.socket_dir), PORT, user or self._cluster.user, database)

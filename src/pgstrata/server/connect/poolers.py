@@ -26,7 +26,7 @@ class Place:
     owner: tuple[int, int] | None
 
     def write(self, name: str, text: str) -> Path:
-        """A file of its configuration, which nobody else may read."""
+        """Writes a file of the pooler's configuration, readable by its owner alone, and returns its path."""
         write_into(self.folder, name, text, mode=0o600, owner=self.owner)
         return self.folder / name
 
@@ -142,7 +142,8 @@ def _odyssey(place: Place, settings: Mapping[str, str]) -> list[str]:
 
 
 def _odyssey_lines(settings: Mapping[str, str]) -> str:
-    """Numbers and yes or no as they are, anything else as a text; the mode of a socket is one, too."""
+    """Returns the settings as lines of Odyssey's configuration: numbers and yes or no as they are, any other
+    value quoted as a text, the mode of a socket too."""
 
     def written(name: str, value: str) -> str:
         bare = re.fullmatch(r"-?\d+|yes|no", value) and name != "unix_socket_mode"
@@ -152,13 +153,15 @@ def _odyssey_lines(settings: Mapping[str, str]) -> str:
 
 
 def _pgbouncer_keeps(version: tuple[int, ...], setting: Callable[[str], str]) -> bool:
-    """Since 1.21 if told how many, since 1.24 without being told. Source: pgbouncer's changelog."""
+    """Returns whether PgBouncer keeps prepared statements: since 1.21 if told how many, since 1.24 without
+    being told. Source: pgbouncer's changelog."""
     usual = "200" if version >= (1, 24) else "0"
     return version >= (1, 21) and (setting("max_prepared_statements") or usual) != "0"
 
 
 def _odyssey_keeps(_version: tuple[int, ...], setting: Callable[[str], str]) -> bool:
-    """Where it is told to. One that is too old does not know the setting, and does not start."""
+    """Returns whether Odyssey keeps prepared statements: only if told to. A version that is too old does not
+    know the setting, and does not start."""
     return setting("pool_reserve_prepared_statement") == "yes"
 
 

@@ -167,7 +167,8 @@ _ONE_OF_SEVERAL = re.compile(r"^- host: (.+?), port: (.+?), hostaddr: (.+?): ", 
 
 
 def refused(error: object, values: Mapping[str, str], hosts: Sequence[str]) -> PgstrataError:
-    """The error for people: a UsageError where what is wrong is to be mended here, else a ServerError.
+    """Returns the error for a refused connection: a UsageError if the cause can be fixed here, else a
+    ServerError.
 
     error: psycopg's. values: all parameters of the connection. hosts: the names that were to be tried.
     """
@@ -208,7 +209,7 @@ def refused(error: object, values: Mapping[str, str], hosts: Sequence[str]) -> P
 
 
 def _tried(text: str, hosts: Sequence[str]) -> dict[str, str]:
-    """Each place that was tried, and what was said there."""
+    """Returns each place that was tried, with the answer from there."""
     tried: dict[str, str] = {}
     several = text.partition("All failures were:\n")[2]
     if not several:
@@ -228,7 +229,8 @@ def _tried(text: str, hosts: Sequence[str]) -> dict[str, str]:
 
 
 def _said_of(text: str) -> dict[str, str]:
-    """By place. Of TLS and the clear, which libpq tries one after the other, the one that tells more."""
+    """Returns the answers by place. libpq tries TLS and the clear one after the other: the answer that tells
+    more is kept."""
     said: dict[str, str] = {}
     for found in _ATTEMPT.finditer(text):
         place = found["socket"] or _place(found["host"], found["port"])
@@ -243,7 +245,7 @@ def _place(host: str, port: str) -> str:
 
 
 def _explained(place: str, said: str, values: Mapping[str, str]) -> tuple[str, str, bool]:
-    """Why, the next step, and whether it is to be mended here."""
+    """Returns the reason, the next step, and whether the cause can be fixed here."""
     if re.search(r"SSL error: (certificate verify failed|.*signature failure)", said):
         return *_not_believed(place, values), False
     for rule in _RULES:
@@ -268,7 +270,8 @@ def _filled(rule: _Rule, found: re.Match[str], values: Mapping[str, str]) -> tup
 
 
 def _ignored(values: Mapping[str, str]) -> Path | None:
-    """The file of passwords, where libpq does not read it: it is not for its owner alone."""
+    """Returns the file of passwords if libpq ignores it because users other than its owner may read it; else
+    None."""
     given = values.get("passfile") or os.environ.get("PGPASSFILE")
     file = Path(given) if given else Path("~/.pgpass").expanduser()
     try:
@@ -278,7 +281,8 @@ def _ignored(values: Mapping[str, str]) -> Path | None:
 
 
 def _not_believed(place: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """Why the certificate that is shown at this place is not good: libpq only says that it is not."""
+    """Returns the reason why the certificate shown at this place is not good, and advice: libpq only says
+    that it is not."""
     authorities = values.get("sslrootcert") or str(Path("~/.postgresql/root.crt").expanduser())
     code, words = _verdict(place, authorities, values)
     if code == 10:

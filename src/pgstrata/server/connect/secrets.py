@@ -44,7 +44,8 @@ def spec_without_secrets(spec: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Any text that may quote a connection string, with what looks like a secret of one hidden."""
+    """Returns any text that may quote a connection string, with everything hidden that looks like a secret of
+    the string."""
     return _IN_URI.sub(rf"\1:{HIDDEN}@", _NAMED.sub(rf"\1\2{HIDDEN}", text))
 
 
@@ -58,6 +59,6 @@ def words_without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def public(connection: Connection) -> Connection:
-    """The driver's connection as it is kept with a run."""
+    """Returns the driver's connection as it is kept with a run, without secrets."""
     tls = structs.replace(connection.tls, key_password=None) if connection.tls else None
     return structs.replace(connection, password=None, tls=tls)

@@ -89,7 +89,7 @@ def use_catalogs_only(session: psycopg.Connection[Any]) -> None:
 
 @contextlib.contextmanager
 def catalogs_only(session: psycopg.Connection[Any]) -> Iterator[None]:
-    """As `use_catalogs_only`, for the block."""
+    """Applies `use_catalogs_only` for the block."""
     import psycopg
 
     use_catalogs_only(session)
@@ -108,8 +108,8 @@ _NO_SENSE = (ValueError, TypeError, LookupError, ArithmeticError)
 def answering(
     session: psycopg.Connection[Any], seconds: float, most_bytes: int | None = None
 ) -> Iterator[None]:
-    """For short questions: a server that leaves them unanswered for this long is given up, and so is one
-    whose answers take more than `most_bytes` of memory (`MOST_ANSWER_BYTES`).
+    """Limits short questions in the block: a server that leaves them unanswered for this long is given up,
+    and so is one whose answers take more than `most_bytes` of memory (`MOST_ANSWER_BYTES`).
 
     Raises ServerError, also for answers that make no sense and for errors that the block does not expect.
     """
@@ -151,6 +151,6 @@ def answering(
 
 
 def _memory() -> int:
-    """Bytes of memory that this process holds."""
+    """Returns the bytes of memory that this process holds."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -63,7 +63,8 @@ def check(values: Mapping[str, str], named: Named) -> None:
 
 
 def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> TlsSpec | None:
-    """How the driver encrypts its sessions with the place where this one is; None: not at all, as here.
+    """Returns how the driver encrypts its sessions with the place where this one is; None: not at all, as
+    here.
 
     values: all parameters of the session.
     """
@@ -73,7 +74,7 @@ def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> T
 
 
 def of_values(values: Mapping[str, str], server_name: str) -> TlsSpec:
-    """How sessions with a server of this name are encrypted, by the parameters of a connection."""
+    """Returns how sessions with a server of this name are encrypted, by the parameters of a connection."""
     roots = _roots(values)
     mode: TlsMode = "require"
     if values.get("sslmode") == "verify-full":
@@ -102,12 +103,13 @@ def of_values(values: Mapping[str, str], server_name: str) -> TlsSpec:
 
 
 def _home(name: str) -> Path:
-    """A file where libpq looks for it."""
+    """Returns the path of a file in the home folder where libpq looks for it."""
     return Path("~").expanduser() / _FOLDER / name
 
 
 def _roots(values: Mapping[str, str]) -> str | None:
-    """Whose certificates are believed: a file, `system`, or None where nobody is asked."""
+    """Returns the authorities whose certificates are believed: a file, `system`, or None if no authority is
+    asked."""
     given = values.get("sslrootcert")
     if given == SYSTEM:
         return SYSTEM
@@ -116,7 +118,7 @@ def _roots(values: Mapping[str, str]) -> str | None:
 
 
 def _own_certificate(values: Mapping[str, str]) -> tuple[Path, Path] | None:
-    """The client's certificate and its key, where there is a certificate."""
+    """Returns the client's certificate and its key; None if there is no certificate."""
     given, key = values.get("sslcert"), values.get("sslkey")
     certificate = Path(given) if given else _home("postgresql.crt")
     if not certificate.exists():

@@ -86,7 +86,7 @@ def acquire(
     check: Callable[[], None] = lambda: None,
     again: bool = False,
 ) -> Server:
-    """The server behind a spec, fetched or built if need be; `say` takes sentences of progress.
+    """Returns the server behind a spec, fetched or built if need be; `say` takes sentences of progress.
 
     how: what a source tree is built with, `o2` unless said. folder: where relative paths of trees start.
     progress, check, again: as of the source. Raises UsageError for a spec that is not one,
@@ -112,7 +112,7 @@ def acquire(
 
 
 def fetched() -> list[Server]:
-    """The servers in the cache, oldest version first."""
+    """Returns the servers in the cache, oldest version first."""
     return [_of_cache(folder) for _, folder in cache.fetched()]
 
 
@@ -211,7 +211,7 @@ def _foreign(dsn: str) -> Server:
 
 
 def _build(bin_dir: Path) -> str:
-    """The configure flags, read out of the server's binary: archives often come without pg_config."""
+    """Returns the configure flags, read out of the server's binary: archives often come without pg_config."""
     try:
         with (
             (bin_dir / "postgres").open("rb") as file,

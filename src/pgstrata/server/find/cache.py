@@ -30,7 +30,7 @@ _used: dict[Path, int] = {}
 
 
 def cache_dir() -> Path:
-    """`PGSTRATA_CACHE`, else `$XDG_CACHE_HOME/pgstrata`, else `~/.cache/pgstrata`.
+    """Returns the cache folder: `PGSTRATA_CACHE`, else `$XDG_CACHE_HOME/pgstrata`, else `~/.cache/pgstrata`.
 
     As root, the last two only where the account of servers can reach them, else /var/cache/pgstrata.
     """
@@ -42,7 +42,7 @@ def cache_dir() -> Path:
 
 
 def cache_folder(*names: str, make: bool = False) -> Path:
-    """A folder of the cache; with `make` it is made if need be.
+    """Returns a folder of the cache; with `make` it is made if need be.
 
     Raises OwnershipError where one of another user than this one and root could change what is in it, and
     ServerError where it cannot be made.
@@ -62,9 +62,9 @@ def cache_folder(*names: str, make: bool = False) -> Path:
 def keeping(
     final: Path, what: str, needed: int, smaller: str = "", *, private: bool = False
 ) -> Iterator[Path]:
-    """The same for `what`, "the corpus", of about `needed` bytes, which is put in its place at the end; what
-    was there, damaged, goes. smaller: advice where there is too little room, before "or …"; private: no other
-    user may read it.
+    """Yields a new folder for `what`, "the corpus", of about `needed` bytes, which is put in the place
+    `final` at the end; a damaged folder that was there is removed. smaller: advice where there is too little
+    room, before "or …"; private: no other user may read it.
 
     Raises ServerError where the disk has no room for it, or becomes full.
     """
@@ -94,8 +94,8 @@ def keeping(
 
 
 def use(folder: Path) -> None:
-    """Nobody removes a folder of the cache while this process lives. Raises ServerError where somebody is
-    removing it."""
+    """Locks a folder of the cache against removal while this process lives. Raises ServerError where another
+    process is removing it."""
     removed = ServerError(f"{folder} is being removed from the cache", "begin again")
     try:
         lock = lock_folder(folder, shared=True)

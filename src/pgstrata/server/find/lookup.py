@@ -13,7 +13,8 @@ from pgstrata.server.find.sources import is_source, source_of
 
 
 def look_up(spec: str, how: Build | None = None, *, folder: Path | None = None) -> Server:
-    """The server that `acquire` would fetch or build, with its version and label; it may not be there yet.
+    """Returns the server that `acquire` would fetch or build, with its version and label; it may not be there
+    yet.
 
     Raises UsageError for what is no spec, ServerError where no version fits.
     """
@@ -45,7 +46,7 @@ def _newest(wanted: str) -> str | None:
 
 
 def version_of(spec: str) -> tuple[str, int]:
-    """Version and its number of a spec; of `pg:11` without asking anybody."""
+    """Returns the version of a spec and its number; for `pg:11` without a look-up."""
     check_spec(spec)
     kind, _, rest = spec.partition(":")
     if kind == "pg" and rest != "latest":

@@ -50,7 +50,7 @@ class Server:
         return Features(self.version_num, self.programs, self.asked, self.settings)
 
     def record(self) -> ServerRecord:
-        """As runs record it: without secrets and places of this machine."""
+        """Returns the server as runs record it: without secrets and places of this machine."""
         return ServerRecord(
             spec=self.spec,
             label=self.label,
@@ -63,7 +63,7 @@ class Server:
 
 
 def version_number(version: str) -> int:
-    """As the server counts: 17.11 → 170011, 9.6.24 → 90624, 18beta1 → 180000."""
+    """Returns the version as the server's number: 17.11 → 170011, 9.6.24 → 90624, 18beta1 → 180000."""
     numbers = [int(part) for part in re.sub(r"(devel|alpha|beta|rc).*", "", version).split(".")]
     first, second, third = (*numbers, 0, 0)[:3]
     return first * 10000 + second if first >= 10 else first * 10000 + second * 100 + third

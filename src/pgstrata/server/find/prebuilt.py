@@ -37,7 +37,7 @@ def check_version(version: str) -> None:
 
 
 def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
-    """The folder of a fetched server, which the account of servers can reach.
+    """Returns the folder of a fetched server, which the account of servers can reach.
 
     Downloads it if need be. Raises ServerError with the nearest versions, or what went wrong, and
     OwnershipError where another user could have put it there.
@@ -63,7 +63,7 @@ def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
 
 
 def published(every: bool = False) -> list[str]:
-    """Published versions, oldest first: the newest release of each major one, or every one.
+    """Returns published versions, oldest first: the newest release of each major one, or all of them.
 
     Raises ServerError when the archive site cannot be reached.
     """
@@ -74,7 +74,7 @@ def published(every: bool = False) -> list[str]:
 
 
 def fetched() -> list[tuple[str, Path]]:
-    """Version and folder of every server in the cache, oldest version first."""
+    """Returns version and folder of every server in the cache, oldest version first."""
     found = []
     for about in cache_folder("servers").glob("pg-*/pgstrata.json"):
         try:
@@ -106,7 +106,7 @@ def remove(version: str) -> list[str]:
 
 
 def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """What the tools say. Raises ServerError for their `error`."""
+    """Yields the events that the tools print. Raises ServerError for their `error`."""
     tools = find_tools()
     command = [str(tools), *arguments]
     with subprocess.Popen(
@@ -137,7 +137,8 @@ def _refused(message: str, hint: str) -> ServerError:
 
 
 def _reachable(folder: Path, account: Account | None, say: Callable[[str], None] | None) -> Path:
-    """The server's folder, or a copy of it in /var/cache/pgstrata when the account cannot enter it."""
+    """Returns the server's folder, or a copy of it in /var/cache/pgstrata when the account cannot enter
+    it."""
     blocked = blocked_at(folder / "bin", account)
     if blocked is None or account is None:
         return folder
@@ -160,7 +161,7 @@ def _reachable(folder: Path, account: Account | None, say: Callable[[str], None]
 
 
 def runs_from(folder: Path) -> int | None:
-    """A process whose program lies in `folder`."""
+    """Returns the number of a process whose program lies in `folder`; None if there is none."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:

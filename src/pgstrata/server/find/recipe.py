@@ -38,8 +38,8 @@ class Build:
     extensions: tuple[Path, ...] = ()
 
     def with_keys(self, keys: Mapping[str, Any], folder: Path, name: str | None = None) -> Build:
-        """This build with other values of some keys, as a campaign writes them; `folder` is where its
-        relative paths start. Raises UsageError for patches and extensions that are not there."""
+        """Returns this build with other values of some keys, as a campaign writes them; `folder` is where its
+        relative paths start. Raises UsageError for patches and extensions that do not exist."""
         known = {f.name for f in fields(Build)} - {"name"}
         values: dict[str, Any] = {}
         for key, value in keys.items():
@@ -59,7 +59,7 @@ class Build:
         return replace(self, **values, name=self.name if name is None else name)
 
     def record(self) -> dict[str, Any]:
-        """As run.json and the cache have it, without what is empty."""
+        """Returns the build in the form stored in run.json and the cache, without empty keys."""
         found = {k: [str(v) for v in x] if isinstance(x, tuple) else x for k, x in asdict(self).items()}
         return {key: value for key, value in found.items() if value}
 
@@ -102,7 +102,7 @@ SHIPPED: dict[str, Build] = _shipped()
 
 
 def find_build(name: str, own: Mapping[str, Build] | None = None) -> Build:
-    """A build by its name, the campaign's `own` before the shipped ones. Raises UsageError."""
+    """Returns a build by its name, the campaign's `own` before the shipped ones. Raises UsageError."""
     known = {**SHIPPED, **(own or {})}
     if name in known:
         return known[name]

@@ -28,7 +28,7 @@ class Account:
 
 
 def server_account() -> Account | None:
-    """The account of servers when pgstrata runs as root; None when it runs as somebody else.
+    """Returns the account of servers when pgstrata runs as root; None when it runs as another user.
 
     `PGSTRATA_USER`, else `postgres`, else `nobody`. Raises UsageError when `PGSTRATA_USER` is
     unknown or root, ServerError when there is no such account at all.
@@ -55,7 +55,7 @@ def server_account() -> Account | None:
 
 
 def account_of(uid: int) -> Account | None:
-    """The account with this number; None for the one pgstrata itself runs as."""
+    """Returns the account with this number; None for the account that pgstrata itself runs as."""
     if uid == os.geteuid():
         return None
     try:
@@ -66,7 +66,7 @@ def account_of(uid: int) -> Account | None:
 
 
 def blocked_at(path: Path, account: Account | None) -> Path | None:
-    """The first folder on the way to `path`, itself included, that the account may not enter.
+    """Returns the first folder on the way to `path`, itself included, that the account may not enter.
 
     Parts that do not exist yet block nobody. None when the way is free.
     """

@@ -30,8 +30,8 @@ class Compiler:
 
 
 def find_compiler(cc: str) -> Compiler:
-    """The compiler called `cc`, or the first of cc, gcc and clang. Raises UsageError for one that is not
-    there, BuildError where there is none at all."""
+    """Returns the compiler called `cc`, or the first of cc, gcc and clang. Raises UsageError for a compiler
+    that does not exist, BuildError if there is none at all."""
     if not cc:
         found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
         if found is None:

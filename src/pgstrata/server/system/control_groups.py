@@ -24,8 +24,8 @@ class Hierarchy:
 
 
 def new_name(name: str) -> str:
-    """The name of a group or a device for the server in a folder of this name; made unique, for there may be
-    others."""
+    """Returns the name of a group or a device for the server in a folder of this name, made unique because
+    several may exist."""
     return f"{PREFIX}{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{secrets.token_hex(4)}"
 
 
@@ -43,7 +43,7 @@ def version_2(controller: str = "") -> list[Hierarchy]:
 
 
 def version_1(controller: str) -> list[Hierarchy]:
-    """The same of version 1, for one controller."""
+    """Returns the groups of version 1 below which others may be made, for one controller; own ones first."""
     mount = ROOT / controller
     if not (mount / "cgroup.procs").exists():
         return []
@@ -64,7 +64,8 @@ def take(group: Path, pid: int, children: Callable[[], list[int]]) -> None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether pgstrata may have made a group: of such a name, below where the kernel shows its groups."""
+    """Returns whether pgstrata may have made a group: it has such a name and lies below where the kernel
+    shows its groups."""
     return path.name.startswith(PREFIX) and ".." not in path.parts and path.is_relative_to(ROOT)
 
 
@@ -83,7 +84,7 @@ def remove_group(path: Path) -> None:
 
 
 def words(file: Path) -> list[str]:
-    """What a file of a group says; nothing where it cannot be read."""
+    """Returns the words in a file of a group; none if it cannot be read."""
     try:
         return file.read_text().split()
     except OSError:
@@ -91,7 +92,7 @@ def words(file: Path) -> list[str]:
 
 
 def _own_groups() -> dict[str, str]:
-    """Path of this process by controller of version 1; of version 2 under an empty name."""
+    """Returns the path of this process by controller of version 1; of version 2 under an empty name."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -119,7 +119,8 @@ class Freezer:
         )
 
     def give_up(self, pid: int) -> None:
-        """A process that was taken is about to end: its number may be somebody else's soon."""
+        """Drops a process that was taken and is about to end: its number may soon belong to another
+        process."""
         if pid in self._roots:
             self._roots.remove(pid)
 
@@ -217,7 +218,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _stopped(pid: int) -> bool:
-    """Whether all threads of a process are stopped, or ended and not yet buried."""
+    """Returns whether all threads of a process are stopped, or ended and not yet reaped."""
     states = []
     with contextlib.suppress(OSError, IndexError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

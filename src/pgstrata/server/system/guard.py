@@ -121,7 +121,7 @@ class ClaimedFolder:
 
     @classmethod
     def left(cls, folder: Path, lock: int, facts: Json) -> ClaimedFolder:
-        """One whose owner is gone and whose marker is locked now, to be cleared."""
+        """Returns a claimed folder whose owner is gone and whose marker is locked now, to be cleared."""
         claimed = cls(folder)
         claimed._lock, claimed.facts = lock, facts
         return claimed
@@ -165,20 +165,20 @@ class ClaimedFolder:
 
 
 def folder_mode() -> int:
-    """Of folders that pgstrata makes for clusters: closed to everybody but this user, and the account of
-    servers, where it is another one, can pass to what is its own in them."""
+    """Returns the mode of folders that pgstrata makes for clusters: closed to all but this user; the account
+    of servers, if it is another, can pass to its own files in them."""
     return 0o711 if server_account() else 0o700
 
 
 def unwritable(folder: Path, error: OSError) -> ServerError:
-    """The sentence for a folder that cannot be written."""
+    """Returns the error for a folder that cannot be written."""
     reason = "no space left on its disk" if error.errno == 28 else (error.strerror or str(error))
     return ServerError(f"the data folder {folder} cannot be written: {reason}", ADVICE)
 
 
 def socket_folder(facts: Json, account: Account | None) -> Path | None:
-    """The folder elsewhere that the sockets of a cluster lie in; None where there is none, or where what
-    is there now cannot be the one that pgstrata has made."""
+    """Returns the folder elsewhere that the sockets of a cluster lie in; None if there is none, or if the
+    folder that is there now cannot be the one pgstrata made."""
     path = Path(str(facts.get("sockets", "")))
     if not path.is_absolute() or ".." in path.parts or not SOCKETS.fullmatch(path.name):
         return None
@@ -362,7 +362,7 @@ def _read(lock: int) -> Json:
 
 
 def _facts(folder: Path) -> Json:
-    """What the marker of a folder says that somebody else holds."""
+    """Returns the facts in the marker of a folder that another process holds."""
     with contextlib.suppress(OSError):
         file = os.open(folder / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -41,8 +41,8 @@ _libc.shmat.restype = ctypes.c_void_p
 
 
 def posix_segments(pid: int, uid: int) -> list[str]:
-    """Names in /dev/shm of the segments that a process of this user has mapped; for the postmaster, its
-    control segment."""
+    """Returns the names in /dev/shm of the segments that a process of this user has mapped; for the
+    postmaster, its control segment."""
     try:
         with seeing_as(account_of(uid)):
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
@@ -95,7 +95,7 @@ def _sysv_segments(data: os.stat_result) -> list[tuple[int, int, int]]:
 
 
 def _unattached(uid: int) -> list[int]:
-    """Numbers of a user's System V segments that no process is attached to."""
+    """Returns the numbers of a user's System V segments that no process is attached to."""
     # Columns: key shmid perms size cpid lpid nattch uid …
     rows = [[int(word) for word in row[:8]] for row in _rows("shm")]
     return [row[1] for row in rows if row[6] == 0 and row[7] == uid and row[3] >= _HEADER.size]
@@ -120,7 +120,7 @@ def _remove_posix(name: str) -> None:
 
 
 def _content(name: str) -> bytes | None:
-    """How a segment of this process's user begins; None for what is none."""
+    """Returns the first bytes of a segment of this process's user; None if it is not such a segment."""
     if not _NAME.fullmatch(name):
         return None
     try:

@@ -24,7 +24,8 @@ PROBE_SECONDS = 30.0
 
 
 def becoming(account: Account | None) -> Callable[[], None]:
-    """What a child does between fork and exec to give up what root may do; nothing where account is None.
+    """Returns a function that a child runs between fork and exec to give up the rights of root; it does
+    nothing if account is None.
 
     A change of the user's number from 0 drops all capabilities (capabilities(7)). A network namespace of
     its own has no device but a loopback that is down (network_namespaces(7)); a container may refuse one.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def tail(file: Path, lines: int, begin: int = 0) -> str:
-    """The last lines of a log, none from before `begin` (bytes); empty where there is no log."""
+    """Returns the last lines of a log, none from before `begin` (bytes); empty if there is no log."""
     try:
         with file.open("rb") as log:
             log.seek(max(begin, log.seek(0, os.SEEK_END) - 65536))
@@ -19,7 +19,7 @@ def tail(file: Path, lines: int, begin: int = 0) -> str:
 
 
 def loader_complaint(file: Path, begin: int) -> str:
-    """What the dynamic loader said of a library it left out, empty where it said nothing.
+    """Returns the dynamic loader's complaint about a library it left out; empty if there is none.
 
     begin: byte of the log at which the server was started. glibc's wording; musl's loader does not start.
     """
@@ -33,7 +33,7 @@ def loader_complaint(file: Path, begin: int) -> str:
 
 
 def problem(text: str) -> str:
-    """The line of a log that says what went wrong."""
+    """Returns the line of a log that says what went wrong; empty if there is none."""
     for mark in ("PANIC: ", "FATAL: ", "error: ", "ERROR: ", "could not"):
         for line in reversed(text.splitlines()):
             if mark in line:
@@ -42,8 +42,8 @@ def problem(text: str) -> str:
 
 
 def last_words(text: str) -> str:
-    """The line of a log that says what ended a server: a failed assertion, or the signal that ended one of
-    its processes; empty where none does."""
+    """Returns the line of a log that says what ended a server: a failed assertion, or the signal that ended
+    one of its processes; empty if there is none."""
     for mark in (r"TRAP: .*", r"server process \(PID \d+\) was terminated by signal .*"):
         if found := re.search(mark, text):
             return found[0].strip()

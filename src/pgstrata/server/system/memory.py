@@ -26,7 +26,8 @@ class MemoryGroup:
         self.path: Path | None = None
 
     def candidates(self) -> list[Path]:
-        """Where `make` tries to make it, so that it can be written down before it is there."""
+        """Returns the places where `make` tries to make the group, so that they can be written down before it
+        exists."""
         return [hierarchy.parent / self._name for hierarchy in hierarchies()]
 
     def make(self) -> Path:

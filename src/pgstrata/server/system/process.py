@@ -25,7 +25,7 @@ _launcher_lock = threading.Lock()
 
 
 def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """For a child of this thread, between fork and exec: the signal reaches it when pgstrata ends."""
+    """Makes the signal reach a child of this thread when pgstrata ends; called between fork and exec."""
     _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
 
 
@@ -170,8 +170,8 @@ def spawn(
 
 
 def server_env(extra: Mapping[str, str] | None = None, data: Path | None = None) -> dict[str, str]:
-    """The environment of servers: small and the same for everybody, so that none of the user's
-    PG*, LC_* or LD_PRELOAD decides a measurement; LD_LIBRARY_PATH stays for builds that need it.
+    """Returns the environment of servers: small and the same for all users, so that none of the user's PG*,
+    LC_* or LD_PRELOAD decides a measurement; LD_LIBRARY_PATH stays for builds that need it.
 
     data: the data folder, by which every process that a server starts can be told (`running`).
     """
@@ -184,7 +184,7 @@ def server_env(extra: Mapping[str, str] | None = None, data: Path | None = None)
 
 
 def children(pid: int) -> list[int]:
-    """The processes a process has started and that are still there."""
+    """Returns the processes that a process has started and that still run."""
     found: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():

@@ -46,7 +46,7 @@ class ServerProcess:
 
 
 def processes_of(data: Path, programs: Path | None) -> list[ServerProcess]:
-    """The processes of the cluster in the data folder `data`.
+    """Returns the processes of the cluster in the data folder `data`.
 
     programs: the folder of its server's programs (bin), None where that is not known.
     """
@@ -86,7 +86,8 @@ def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> Se
 
 
 def started_at(pid: int) -> int | None:
-    """When a process started, in clock ticks after boot (field 22 of /proc/PID/stat); None if it is gone."""
+    """Returns the start of a process in clock ticks after boot (field 22 of /proc/PID/stat); None if it is
+    gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):

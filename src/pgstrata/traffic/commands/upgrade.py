@@ -274,7 +274,7 @@ def _plans_only(question: Question, console: Console, format: TextOrJson, *, dry
 
 
 def _with_data(arguments: list[str]) -> str:
-    """The same command with a dump that has data."""
+    """Returns the same command with a dump that has data."""
     kept = _without(arguments, ("--statistics-only", "--dump"))
     return shlex.join(["pgstrata", *kept, "--dump", "DATA.dump"])
 
@@ -292,12 +292,13 @@ def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:
 
 
 def _again(arguments: list[str], minutes: float) -> str:
-    """The same command with more rounds."""
+    """Returns the same command with more rounds."""
     return shlex.join(["pgstrata", *_without(arguments, ("--more",)), "--more", f"{minutes:g}"])
 
 
 def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:
-    """`17=a.sql`, `17=b.sql` → the files of 17, in their order. Raises UsageError."""
+    """Returns the files by version, in their order: `17=a.sql`, `17=b.sql` → the files of 17. Raises
+    UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.files.user_files import real_path, shown
 

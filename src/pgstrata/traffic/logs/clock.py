@@ -38,7 +38,8 @@ class Clock:
         self.zones: set[str] = set()
 
     def microseconds(self, text: str) -> int | None:
-        """Of a time as the server writes it: `2026-01-31 12:00:00.123 CET`; None where it is none."""
+        """Returns the microseconds since 1970 of a time as the server writes it: `2026-01-31 12:00:00.123
+        CET`; None for a text that is no time."""
         # Most times are of the same minute and zone as the one before.
         if text[:17] == self._minute and text[23:] == self._zone:
             try:
@@ -64,7 +65,7 @@ class Clock:
         return base + int(match[6]) * 1_000_000 + int((fraction or "0").ljust(6, "0"))
 
     def _offset(self, zone: str, local: datetime) -> int:
-        """Seconds east of Greenwich."""
+        """Returns the offset of a zone in seconds east of Greenwich."""
         if zone in ("UTC", "GMT", "Z", "UCT"):
             return 0
         if match := _OFFSET.match(zone):
@@ -102,7 +103,7 @@ def _of(zone: zoneinfo.ZoneInfo, year: int) -> dict[str, set[int]]:
 
 @cache
 def _abbreviations(year: int) -> dict[str, frozenset[int]]:
-    """All that the zones of this machine use in a year."""
+    """Returns all abbreviations that the zones of this machine use in a year, with their offsets."""
     found: dict[str, set[int]] = {}
     for name in zoneinfo.available_timezones():
         if "/" in name and not name.startswith(("Etc/", "posix/", "right/")):

@@ -250,7 +250,7 @@ def find(
 
 
 def _paths(names: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """Each file once, and whether it was named itself."""
+    """Yields each file once, and whether it was named itself."""
     seen: set[Path] = set()
     for name in names:
         path = user_path(name)

@@ -128,7 +128,7 @@ class Trouble:
     others: int = 0
 
     def lose(self, why: str, text: bytes) -> None:
-        """Counts a damaged entry of which nothing is known."""
+        """Counts a damaged entry whose content is entirely unknown."""
         self.lost[why] = self.lost.get(why, 0) + 1
         self.examples.setdefault(why, text[:200].decode("utf-8", "replace"))
 

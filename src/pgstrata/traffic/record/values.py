@@ -56,7 +56,8 @@ def _bool(data: bytes) -> str:
 
 
 def _versioned(data: bytes) -> str:
-    """Of jsonb and jsonpath: a version, then text."""
+    """Returns the text of a jsonb or jsonpath value, which is a version, then text. Raises ValueError for
+    another version."""
     if data[0] != 1:
         raise ValueError
     return data[1:].decode()

@@ -103,13 +103,14 @@ def alone_statements(
 
 
 def _texts(statements: Sequence[Statement]) -> list[str]:
-    """The queries of a few executions with their values, each once; none of what is no query."""
+    """Returns the queries of a few executions with their values, each once; statements that are no queries
+    are left out."""
     queries = (one._replace(text=_query(one.text)) for one in statements[:MOST_TEXTS])
     return list(dict.fromkeys(text for query in queries if (text := text_with_values(query))))
 
 
 def _query(text: str) -> str:
-    """The query that a statement is, or that it declares a cursor for; empty where there is none."""
+    """Returns the query that a statement is, or that it declares a cursor for; empty if there is none."""
     words = _words(text)
     if words[:1] != ["declare"]:
         return text if words and words[0] in QUERIES else ""
@@ -140,7 +141,8 @@ def _turn(
 
 
 def _samples(captured: Captured, database: str, wanted: Mapping[int, int]) -> dict[int, _Samples]:
-    """So many executions of each wanted statement, by its number, all with the settings of the first."""
+    """Returns the wanted number of executions of each wanted statement, by its number, all with the settings
+    of the first."""
     databases = [one.name for one in captured.header.databases]
     samples: dict[int, _Samples] = {}
     missing, read = set(wanted), 0
@@ -168,13 +170,13 @@ def _samples(captured: Captured, database: str, wanted: Mapping[int, int]) -> di
 
 
 def _words(text: str) -> list[str]:
-    """The first two words of a statement."""
+    """Returns the first two words of a statement."""
     plain = (part.text.lower() for part in tokens(text) if part.kind not in ("space", "comment"))
     return list(itertools.islice((word for word in plain if word != "("), 2))
 
 
 def _sets(statement: Statement) -> bool:
-    """Whether a statement sets something for the rest of its session."""
+    """Returns whether a statement sets something for the rest of its session."""
     if (
         statement.sqlstate
         or statement.protocol != SIMPLE
@@ -201,7 +203,7 @@ def _why_not(text: str) -> str:
 def _write(
     path: Path, database: str, shape: str, samples: _Samples, executions: int, *, rolled_back: bool
 ) -> None:
-    """One session: settings, one execution that does not count, and those that do."""
+    """Writes one session: settings, one execution that does not count, and those that do."""
     with Writer(path) as writer:
         counted, uncounted = writer.shape(shape), writer.shape(f"{shape} -- not counted")
         around = writer.shape("-- around it")

@@ -40,7 +40,7 @@ _HOW = (
 
 
 def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ()) -> Table:
-    """All statements, slower ones first, each kind by its share of the time."""
+    """Returns the table of all statements, slower ones first, each kind by its share of the time."""
     ordered = [one for word in ORDER for one in found.of(word)]
     return Table(
         name="replay_statements",
@@ -110,13 +110,13 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
 
 
 def per_round(value: float) -> Cell:
-    """How many in a round: a whole number mostly."""
+    """Returns the cell with a number per round: a whole number mostly."""
     whole = round(value) == value
     return Cell(value, numbers.count(round(value)) if whole else numbers.significant(value))
 
 
 def change_cell(one: StatementVerdict) -> Cell:
-    """How much longer an execution takes, with what it may be as well."""
+    """Returns the cell with the ratio by which an execution takes longer, and its interval."""
     verdict = one.verdict
     if not one.rounds:
         return missing("nothing to compare")
@@ -126,7 +126,7 @@ def change_cell(one: StatementVerdict) -> Cell:
 
 
 def doubt(one: StatementVerdict) -> str:
-    """Why nothing is known of a statement, in plain words."""
+    """Returns the reason why nothing is known of a statement, in plain words."""
     verdict = one.verdict
     if verdict.aside:
         return verdict.reason
@@ -188,14 +188,14 @@ def error_table(
 def judged_blocks(
     base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
 ) -> list[Block]:
-    """A table for each variant against the base."""
+    """Returns a table for each variant against the base."""
     return [judged_table(base, found, keys) for found in by_variant.values()]
 
 
 def error_blocks(
     base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
 ) -> list[Block]:
-    """What each variant fails with and the base does not, and the other way round."""
+    """Returns blocks with the errors that each variant has and the base does not, and the other way round."""
     blocks: list[Block] = []
     for variant, found in by_variant.items():
         own = [*keys, ("variant", variant)]

@@ -60,8 +60,8 @@ class Coverage(msgspec.Struct, frozen=True):
 def coverage_of(
     header: Header, database: Database, options: ReplayOptions, reaching: Reaching | None = None
 ) -> Coverage:
-    """What the options leave of a captured file. reaching: what the setup has made that leads outside; None
-    where all of it may be executed."""
+    """Returns what the options leave of a captured file. reaching: the parts of the setup that lead outside;
+    None if all of it may be executed."""
     by_number = {} if reaching is None else {n: reaching.why(one.text) for n, one in enumerate(header.shapes)}
     return Coverage(
         database=database.name,
@@ -90,12 +90,12 @@ def coverage_of(
 
 
 def _seconds(header: Header) -> float:
-    """Of all statements of a log that it tells the length of, never 0."""
+    """Returns the seconds of all statements of a log whose length it tells, never 0."""
     return header.seconds + sum(one.seconds for one in header.left_out) or 1.0
 
 
 def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]:
-    """Statements of the log that are skipped because they reach outside, by the reason."""
+    """Yields the statements of the log that are skipped because they reach outside, by the reason."""
     by_reason: dict[str, list[Shape]] = {}
     for number, why in by_number.items():
         if why:
@@ -107,12 +107,12 @@ def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]
 
 
 def facts_of(coverage: Coverage) -> Mapping[str, Any]:
-    """As a run keeps it."""
+    """Converts the coverage to the form stored in run.json."""
     return {FACT: msgspec.to_builtins(coverage)}
 
 
 def coverage_in(facts: Mapping[str, Any]) -> Coverage | None:
-    """From the facts of a run; None where it has none, as one of an earlier release."""
+    """Returns the coverage from the facts of a run; None if it has none, as a run of an earlier release."""
     try:
         return msgspec.convert(facts.get(FACT), Coverage)
     except msgspec.ValidationError:

@@ -21,7 +21,7 @@ _FINDS = re.compile(r"(?:SELECT|UPDATE|DELETE|WITH|MERGE|TABLE)\b", re.IGNORECAS
 
 
 def finds(statement: Statement) -> bool:
-    """Whether a statement looks for rows, and so may find none."""
+    """Returns whether a statement looks for rows, and so may find none."""
     return _FINDS.match(statement.text) is not None
 
 
@@ -48,7 +48,8 @@ class Emptiness:
 
 
 def emptiness_in(step: StepResults) -> list[Emptiness]:
-    """By variant; none of one whose driver did not count it."""
+    """Returns by variant how often statements found no row; nothing for a variant whose driver did not count
+    it."""
     return list(_by_variant(step))
 
 
@@ -71,7 +72,8 @@ def _by_variant(step: StepResults) -> Iterator[Emptiness]:
 
 
 def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] = ()) -> Table | None:
-    """Each statement of which an execution found no row on any variant; None where there is none."""
+    """Returns the table of the statements with an execution that found no row on any variant; None if there
+    is none."""
     statements = {statement for one in found for statement in one.found_nothing}
     if not statements:
         return None

@@ -39,7 +39,7 @@ class Gap:
 
 
 def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> list[Gap]:
-    """Of a replay on all variants."""
+    """Returns the gaps of a replay on all variants."""
     coverage = next((c for run in results.runs if (c := coverage_in(run.record.facts)) is not None), None)
     found = list(_of_log(coverage)) if coverage is not None else []
     outside = next((o for run in results.runs if (o := outside_in(run.record.facts)) is not None), None)
@@ -80,7 +80,8 @@ def _of_log(coverage: Coverage) -> Iterator[Gap]:
 
 
 def _of_setup(outside: Outside) -> Iterator[Gap]:
-    """What was not loaded as it stands. No statement of a log: it has no share of its time."""
+    """Yields the parts of the setup that were not loaded as they stand. They are no statements of a log and
+    have no share of its time."""
     for one in outside.left_out:
         yield Gap(f"{OUTSIDE}: of the setup: {one.why}", 1, None, one.what)
     if more := outside.number - len(outside.left_out):
@@ -105,7 +106,8 @@ def _of_replay(variant: str, replays: Sequence[ReplayRecord], rounds: int) -> It
 
 
 def _refused(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
-    """What a server refused the role that replays, and the text of the statements did not show."""
+    """Yields the gap of the statements that a server refused the role that replays, although their text did
+    not show it."""
     told = coverage.told_outside if coverage is not None else ()
     shares = coverage.shares if coverage is not None else ()
     counts: dict[Statement, int] = {}
@@ -126,7 +128,8 @@ def _refused(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
 
 
 def _failed_always(step: StepResults) -> list[Gap]:
-    """Of the shapes that failed in the log and on every variant now, the executions of one round."""
+    """Returns the gap of the statements that failed in the log and now on every variant, with their
+    executions in one round."""
     by_variant = []
     for own in step.by_variant.values():
         rounds = rounds_in(own)
@@ -208,7 +211,7 @@ def _not_known(judged: Judged, *, several: bool) -> list[Gap]:
 
 
 def gap_table(found: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Table:
-    """As a table."""
+    """Returns the gaps as a table."""
     return Table(
         name="replay_gaps",
         title="Statements of which nothing is said",

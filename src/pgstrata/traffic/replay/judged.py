@@ -40,7 +40,7 @@ class NewError:
     apart: str = ""
 
     def record(self) -> Json:
-        """As JSON can hold it."""
+        """Returns the error as JSON."""
         return {**vars(self), "statement": self.statement.name, "number": self.statement.number}
 
 
@@ -74,16 +74,18 @@ class Judged:
         return max(1, self.rounds - self.left_out if self.left_out < self.rounds else self.rounds)
 
     def of(self, word: Word) -> list[StatementVerdict]:
-        """Those with this verdict, with the largest share of the time first."""
+        """Returns the statements with this verdict, with the largest share of the time first."""
         return [one for one in self.statements if one.verdict.word == word]
 
     def share(self, word: Word) -> float:
-        """Of the time of all statements on the base that those with this verdict take, 0 to 1."""
+        """Returns the share, 0 to 1, of the time of all statements on the base that the statements with this
+        verdict take."""
         return sum(one.base_share for one in self.of(word))
 
 
 def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
-    """By variant, of those that were measured as the base was. Raises StoreError."""
+    """Returns the judged statements by variant, of the variants that were measured as the base was. Raises
+    StoreError."""
     base = step.by_variant.get(results.base)
     others = {v: own for v in results.others if (own := step.by_variant.get(v)) is not None}
     if base is None or not others:
@@ -112,22 +114,23 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
 
 
 def plans_of(own: Repeats) -> Sequence[QueryPlan]:
-    """Of the last repeat that has plans."""
+    """Returns the plans of the last repeat that has plans."""
     return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
 
 
 def replays_of(own: Repeats) -> list[ReplayRecord]:
-    """What the repeats of a replay say of themselves."""
+    """Returns the replay records of the repeats."""
     return [m.record.replay for m in own.repeats if m.record.replay is not None]
 
 
 def rounds_in(own: Repeats) -> int:
-    """How often the whole was replayed."""
+    """Returns how often the whole log was replayed."""
     return sum(max(1, len(m.record.slices)) for m in own.repeats)
 
 
 def reaches_outside(failure: ReplayFailureRecord) -> bool:
-    """Whether the server refused a statement because of the role that replays, and not of its version.
+    """Returns whether the server refused a statement because of the role that replays, and not of its
+    version.
 
     What a role without rights on a table is refused for (`SET ROLE` in the log) is an error like others.
     """
@@ -145,7 +148,8 @@ _OF_A_TABLE = re.compile(
 
 
 def _only_there(here: Repeats, there: Repeats) -> list[NewError]:
-    """What fails there with a code that never comes here; `apart` says whether that is the version."""
+    """Returns the statements that fail there with a code that never comes here; `apart` says whether that is
+    the version."""
     known = {
         (_statement(one), one.now)
         for replay in replays_of(here)
@@ -174,7 +178,7 @@ def _statement(failure: ReplayFailureRecord) -> Statement:
 
 
 def _why_apart(error: NewError, here: Rounds, there: Rounds) -> str:
-    """Why an error of one side is no effect of its version; empty where it is one."""
+    """Returns the reason why an error of one side is no effect of its version; empty if it is one."""
     if error.sqlstate in BY_ORDER:
         return BY_ORDER[error.sqlstate]
     own = [asked[error.statement] for asked in there.values() if error.statement in asked]

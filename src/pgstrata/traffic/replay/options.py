@@ -94,7 +94,7 @@ class ReplayOptions(WorkloadOptions):
         return self
 
     def files(self) -> Iterator[str]:
-        """Every file that the options name."""
+        """Yields all files that the options name."""
         if self.file:
             yield self.file
         yield from self.setup
@@ -102,7 +102,7 @@ class ReplayOptions(WorkloadOptions):
             yield from names
 
     def of_setup(self) -> CustomOptions:
-        """What workload `custom` loads the same data by."""
+        """Returns the options by which workload `custom` loads the same data."""
         return CustomOptions.model_construct(
             setup=self.setup,
             load_connections=self.load_connections,

@@ -35,7 +35,7 @@ _STATEMENTS = (
 
 
 def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where nothing was replayed."""
+    """Returns the report's section of replays; None if nothing was replayed."""
     blocks: list[Block] = []
     for step in workload.compared:
         records = {

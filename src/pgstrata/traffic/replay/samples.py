@@ -21,7 +21,8 @@ PLANNED = frozenset(("select", "insert", "update", "delete", "merge", "with", "v
 
 
 def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
-    """The first statement that succeeded of each shape that has a plan, those that took most time first.
+    """Returns the first statement that succeeded of each normalized statement that has a plan, those that
+    took most time first.
 
     Raises CapturedError.
     """
@@ -29,7 +30,7 @@ def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
 
 
 def samples_by_number(file: Path, database: str, role: str, most: int) -> dict[int, Sample]:
-    """The same of at most so many shapes, by the number of each in the header.
+    """Returns the samples of at most `most` normalized statements, by the number of each in the header.
 
     What one connection had set for itself (a search path, a temporary table) is not there when a plan is
     asked for. Raises CapturedError.

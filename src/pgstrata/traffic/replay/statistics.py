@@ -109,7 +109,8 @@ def read_statements(source: str) -> Statistics:
 
 
 def _folder_of(source: str) -> Path | None:
-    """The folder that is meant, None for how to connect to a server. Raises UsageError for neither."""
+    """Returns the folder that is meant; None for a connection string of a server. Raises UsageError for
+    neither."""
     if "=" in source or "://" in source:
         return None
     folder = user_path(source)
@@ -123,7 +124,8 @@ def _folder_of(source: str) -> Path | None:
 
 @contextmanager
 def _asked(connection: psycopg.Connection[Any], conninfo: Conninfo) -> Iterator[Statistics]:
-    """The statistics of a server; the block is within the bounds of the same answer."""
+    """Yields the statistics of a server; the limits of the answer, time and bytes, hold for the block as
+    well."""
     with answering(connection, conninfo.seconds):
         connection.execute(f"SELECT {MARK} 1".encode()).fetchone()
     with answering(connection, STATISTICS_SECONDS, MOST_STATISTICS_BYTES):

@@ -78,11 +78,11 @@ class Replay:
         return [*phases, replace(step, confined=confined, alone=alone)]
 
     def extensions(self, options: ReplayOptions) -> Sequence[str]:
-        """Those that the files of `setup` create."""
+        """Returns the extensions that the files of `setup` create."""
         return setup(options.of_setup(), NEWEST).extensions
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.traffic.replay.report import (  # what draws is loaded where something is drawn
             replays,
         )
@@ -90,7 +90,8 @@ class Replay:
         return replays(results, workload)
 
     def estimate(self, options: ReplayOptions) -> RunCost:
-        """The length of load and replay; bytes from those of the rows and the number of statements."""
+        """Returns the length of load and replay; bytes from those of the rows and the number of
+        statements."""
         made = setup(options.of_setup(), NEWEST)
         header = header_of(options)
         steps = [phase for phase in made.phases if isinstance(phase, Step)]
@@ -100,7 +101,7 @@ class Replay:
 
 
 def _analyze(context: WorkContext) -> Mapping[str, Any]:
-    """By itself: how long it takes is what an upgrade has to wait for."""
+    """Executes ANALYZE by itself: its time is what an upgrade has to wait for. Raises ServerError."""
     try:
         with context.connect() as connection:
             connection.execute("ANALYZE")
@@ -110,8 +111,8 @@ def _analyze(context: WorkContext) -> Mapping[str, Any]:
 
 
 def after_load(options: ReplayOptions, server: Features) -> list[str]:
-    """The statements that a server of this version executes when all is loaded. Raises UsageError for rows of
-    COPY, which belong into `setup`."""
+    """Returns the statements that a server of this version executes when all is loaded. Raises UsageError for
+    rows of COPY, which belong into `setup`."""
     found: list[str] = []
     for name in options.after_load.get(major_name(major_of(server.version_num)), ()):
         for item in items(Path(name)):
@@ -125,7 +126,7 @@ def after_load(options: ReplayOptions, server: Features) -> list[str]:
 
 
 def header_of(options: ReplayOptions) -> Header:
-    """What the captured file holds. Raises UsageError where none is named."""
+    """Returns the header of the captured file. Raises UsageError if no file is named."""
     if not options.file:
         raise UsageError(
             "a replay needs a captured file", "make one: pgstrata capture LOG… -o FILE; file = …"
@@ -135,7 +136,7 @@ def header_of(options: ReplayOptions) -> Header:
 
 
 def database_of(options: ReplayOptions, header: Header) -> Database:
-    """Whose sessions are replayed. Raises UsageError where there is none of that name."""
+    """Returns the database whose sessions are replayed. Raises UsageError if there is none of that name."""
     if options.database is None:
         return max(header.databases, key=lambda one: one.statements)
     for one in header.databases:
@@ -148,7 +149,7 @@ def database_of(options: ReplayOptions, header: Header) -> Database:
 
 
 def seconds_of(options: ReplayOptions, header: Header) -> float:
-    """How long the replay takes, about."""
+    """Returns the expected seconds of the replay."""
     if options.speed:
         length = (header.end - header.begin) / 1e6 / options.speed
     else:
@@ -159,8 +160,8 @@ def seconds_of(options: ReplayOptions, header: Header) -> float:
 def replay_step(
     options: ReplayOptions, header: Header, tables: Sequence[str], skip: tuple[int, ...] = ()
 ) -> Step:
-    """Judged by the statements for each second that they take together: how many come is the log's doing, not
-    the server's. skip: numbers of the statements that are not sent."""
+    """Returns the step of a replay, judged by the statements for each second that they take together: their
+    number is the log's doing, not the server's. skip: numbers of the statements that are not sent."""
     database = database_of(options, header)
     sessions = max(1, database.most_sessions)
     return Step(

@@ -102,7 +102,7 @@ class AskedExpressions:
         return self._keys[number]
 
     def _leads_on(self, number: int, key: str) -> bool:
-        """Whether documents behind a key have keys, where the statement has one of them."""
+        """Returns whether documents behind a key have keys, where the statement has one of them."""
         assert self._questions is not None
         for use in self._uses.values():
             if use.kind == "key" and use.sampled is not None and use.sampled.keys[-1:] == (number,):
@@ -110,7 +110,7 @@ class AskedExpressions:
         return True
 
     def _likely(self, number: int, keys: Sequence[str]) -> str:
-        """The key that leads to about as many rows as a call had, or the most frequent one."""
+        """Returns the key that leads to about as many rows as a call had, or the most frequent one."""
         compared = [
             use.sampled
             for use in self._uses.values()
@@ -130,7 +130,7 @@ class AskedExpressions:
         return min(distances, key=lambda key: distances[key], default=keys[0])
 
     def _with_keys(self, sampled: Sampled, tried: Mapping[int, str] | None = None) -> Sampled:
-        """The expression with its keys in their places."""
+        """Returns the expression with its keys in their places."""
         chosen = {number: (tried or {}).get(number) or self._key(number) for number in sampled.keys}
         text = sampled.text
         for number, key in chosen.items():
@@ -141,7 +141,7 @@ class AskedExpressions:
 
 
 def _share_of_equal(values: Sequence[str]) -> float:
-    """The share of the other rows that have the value of a row, in the mean, as the sample has it."""
+    """Returns the share of the other rows that have the value of a row, in the mean, as the sample has it."""
     pairs = sum(count * (count - 1) for count in Counter(values).values())
     return pairs / max(1, len(values) * (len(values) - 1))
 

@@ -76,15 +76,15 @@ class Distribution:
         return scale
 
     def _in_order(self, points: list[_Stretch], buckets: list[_Stretch]) -> list[_Stretch]:
-        """Common values among the buckets, by their numbers; of other types in front of them: their order is
-        the collation's."""
+        """Returns common values among the buckets, sorted by their numbers; for types without numbers in
+        front of the buckets, whose order is the collation's."""
         if self._numbering is None:
             return [*sorted(points, key=lambda one: one.low), *buckets]
         number = self._numbering.number
         return sorted([*points, *buckets], key=lambda one: (number(one.low), number(one.high)))
 
     def _is_dense(self, common: int) -> bool:
-        """Whether what lies between two bounds is likely to be there."""
+        """Returns whether a value between two bounds is likely to exist."""
         bounds, column = self.column.bounds, self.column
         if self._numbering is None or len(bounds) < 2 or base_type(column.type) not in (*LARGEST, "date"):
             return False
@@ -97,18 +97,18 @@ class Distribution:
         return self._dense or len(self.column.bounds) < 2
 
     def equal(self, dice: Random) -> str:
-        """A value that is there, as far as that is known."""
+        """Returns a value that exists, as far as that is known."""
         stretch = self._stretches[self._place(dice.random())]
         if self._dense and self._numbering is not None:
             return self._between(stretch, dice.random())
         return dice.choice((stretch.low, stretch.high))
 
     def value(self, dice: Random) -> str | None:
-        """What a row has: NULL as often as rows have it."""
+        """Returns the value of a random row: NULL as often as rows have it."""
         return None if dice.random() < self.column.null_share else self.equal(dice)
 
     def at(self, share: float) -> str:
-        """The value that has this share of the rows below it, 0 to 1."""
+        """Returns the value that has this share of the rows below it, 0 to 1."""
         place = self._place(share)
         stretch = self._stretches[place]
         before = self._edges[place - 1] if place else 0.0
@@ -116,14 +116,15 @@ class Distribution:
         return self._between(stretch, (share * self._edges[-1] - before) / width if width else 0.0)
 
     def selectivity(self) -> float:
-        """The share of the rows that have a value drawn by `equal`, on the average."""
+        """Returns the share of the rows that have a value drawn by `equal`, on the average."""
         distinct = (self.column.distinct or 0.0) - len(self._common)
         common = sum(share * share for share in self._common.values())
         rest = max(0.0, 1.0 - self.column.null_share - sum(self._common.values()))
         return min(1.0, common + (rest * rest / distinct if distinct >= 1 else 0.0))
 
     def beginning(self, value: str, share: float) -> str:
-        """The shortest beginning of a value that about this share of the rows has as well, or fewer."""
+        """Returns the shortest beginning of a value that about this share of the rows has as well, or
+        fewer."""
         known = [(one, part) for one, part in self._common.items()]
         known += [(bound, self._rest / len(self.column.bounds)) for bound in self.column.bounds]
         finest = min(part for _, part in known)

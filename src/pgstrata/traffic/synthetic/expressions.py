@@ -45,7 +45,8 @@ class Expressions(ABC):
         self._constants = False
 
     def result(self, *, masked: bool) -> Understood:
-        """What was found. masked: without comments. Raises NotUnderstoodError where values are left then."""
+        """Returns the understood statement. masked: without comments. Raises NotUnderstoodError if values are
+        left then."""
         text = self._text
         if masked:
             self._strip()
@@ -67,8 +68,8 @@ class Expressions(ABC):
         """Walks a statement within; returns its columns."""
 
     def _column(self, node: Any, scope: Scope) -> Use:
-        """The column that an expression is about, as what is compared with it would use it; without a column
-        where there is none, or several."""
+        """Returns the column that an expression is about, as a value compared with it would use it; without a
+        column if there is none, or several."""
         nothing = Use("equal")
         match node:
             case ast.ColumnRef():
@@ -95,7 +96,8 @@ class Expressions(ABC):
         return nothing
 
     def _walk(self, node: Any, scope: Scope, use: Use | None = None) -> None:
-        """Everything in an expression. use: what a parameter that stands for the whole of it is for."""
+        """Walks through everything in an expression. use: the purpose of a parameter that stands for the
+        whole of it."""
         match node:
             case None:
                 return
@@ -185,14 +187,16 @@ class Expressions(ABC):
                 self._walk(right[1], scope, replace(own, kind="less"))
 
     def _about(self, node: Any, scope: Scope) -> Use:
-        """The column that an expression is about, or the expression itself where a server may be asked."""
+        """Returns the column that an expression is about, or the expression itself if a server may be
+        asked."""
         own = self._column(node, scope)
         if own.column is None and (sampled := sampled_expression(node, scope)) is not None:
             return replace(own, sampled=sampled)
         return own
 
     def _key(self, left: Any, right: Any, name: str, scope: Scope) -> None:
-        """`document ->> $1`, `document ? $1`."""
+        """Records the use of a parameter as a key: `document ->> $1`, `document ? $1`. Raises
+        NotUnderstoodError for a key that cannot be known."""
         self._walk(left, scope)
         own = _uncast(right)
         if isinstance(own, ast.ParamRef):
@@ -205,7 +209,8 @@ class Expressions(ABC):
             raise NotUnderstoodError(KEY_UNKNOWN)
 
     def _of_list(self, nodes: Any, scope: Scope) -> Use | None:
-        """`$1 IN (a, b)`, `$1 BETWEEN a AND b`."""
+        """Returns the use of a parameter compared with a list: `$1 IN (a, b)`, `$1 BETWEEN a AND b`; None
+        without a column."""
         found = (self._column(one, scope) for one in nodes)
         return next((one for one in found if one.column is not None), None)
 
@@ -218,7 +223,7 @@ class Expressions(ABC):
             self._walk(one, scope, self._against(other, how, scope) if _has_parameter(one) else None)
 
     def _against(self, node: Any, kind: Kind, scope: Scope) -> Use | None:
-        """What is compared with an expression is for."""
+        """Returns the use of a parameter that is compared with an expression; None if it is unknown."""
         other = self._about(node, scope)
         if other.column is not None or other.sampled is not None:
             return replace(other, kind=kind)
@@ -229,13 +234,14 @@ class Expressions(ABC):
         return None
 
     def _rows(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
-        """Rows, column by column: the first decides which of them come, the others only among equal ones."""
+        """Compares rows column by column: the first decides which of them come, the rest only among equal
+        ones."""
         for place, (one, other) in enumerate(zip(left.args or (), right.args or (), strict=False)):
             self._compared(one, other, kind if place == 0 else "equal", scope)
 
     def _calculated(self, left: Any, right: Any, name: str, scope: Scope, use: Use | None) -> None:
-        """A parameter that something is calculated with is small; of two that stand alone the first is the
-        value."""
+        """Records the use of a parameter in a calculation: it is small; of two that stand alone the first is
+        the value."""
         plain = [isinstance(_uncast(one), ast.ParamRef) for one in (left, right)]
         if all(plain) or left is None:
             neutral = "1" if name in "*/%^" else "0"
@@ -250,7 +256,7 @@ class Expressions(ABC):
                 self._walk(one, scope)
 
     def _small(self, other: Any, parameter: Any, cast: Any, name: str, scope: Scope) -> str:
-        """A usual second operand, by the type of the first."""
+        """Returns a usual second operand, by the type of the first."""
         column = self._column(other, scope).column
         type_ = column.type if column is not None else ""
         day = isinstance(other, ast.SQLValueFunction) and other.op.name == "SVFOP_CURRENT_DATE"
@@ -285,7 +291,7 @@ class Expressions(ABC):
             self._walk(inner, scope, use)
 
     def _turn(self, node: Any, parameter: Any) -> None:
-        """`interval $1`, which pg_stat_statements makes of a constant and no server prepares, becomes
+        """Rewrites `interval $1`, which pg_stat_statements makes of a constant and no server prepares, as
         `$1::interval`. CAST($1 AS interval) stays: its type stands behind."""
         begin, number = node.typeName.location, f"${parameter.number}"
         end = parameter.location + len(number)
@@ -330,7 +336,8 @@ class Expressions(ABC):
             self._walk(part, scope)
 
     def _given(self, node: Any, scope: Scope) -> None:
-        """The arguments of a function of a user."""
+        """Records the uses of the arguments of a user's function. Raises NotUnderstoodError for a parameter
+        that is passed by name."""
         names = [part.sval for part in node.funcname]
         schema = names[-2] if len(names) > 1 else ""
         for place, one in enumerate(node.args):
@@ -340,7 +347,7 @@ class Expressions(ABC):
             self._walk(one, scope, Use("argument", argument=argument))
 
     def _called_by_name(self, node: Any) -> None:
-        """`extract($1 FROM day)`, which no server prepares, becomes `date_part($1, day)`."""
+        """Rewrites `extract($1 FROM day)`, which no server prepares, as `date_part($1, day)`."""
         written = re.compile(r"extract\s*\(\s*(\$[0-9]+)\s+from\s", re.IGNORECASE)
         found = written.match(self._text, node.location)
         if found is not None:
@@ -491,7 +498,7 @@ _OTHER_NAMES = {
 
 
 def type_name(node: Any) -> str:
-    """As format_type writes it, without its limits."""
+    """Returns the name of a type as format_type writes it, without its limits."""
     name = str(node.names[-1].sval)
     return _OTHER_NAMES.get(name, name) + "[]" * len(node.arrayBounds or ())
 

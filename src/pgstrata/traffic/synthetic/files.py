@@ -43,7 +43,7 @@ _MOST_COMMAS = 2_000_000
 
 
 def export_script() -> str:
-    """A script for psql that writes the two files of the database it is connected to."""
+    """Returns a script for psql that writes the two files of the database it is connected to."""
     counted = COUNTED_QUESTION.format(seconds=":seconds", schema=':"schema"').strip()
     columns = COLUMNS_QUESTION.replace(SCHEMAS, ":'path'::text[]")
     settings = "".join(f"{setting};\n" for setting in SETTINGS)
@@ -68,21 +68,23 @@ COPY ({columns}) TO STDOUT (FORMAT csv, HEADER) \\g {COLUMNS}
 
 
 def of_folder(folder: Path) -> Statistics:
-    """What the files of a folder hold. Raises UsageError where one lacks, or is none."""
+    """Returns the statistics in the files of a folder. Raises UsageError if a file is missing or is of
+    another kind."""
     rows, columns = statements_of(folder / STATEMENTS), _columns_in(folder / COLUMNS)
     with _numbers_of(folder / STATEMENTS):
         return statistics_of(rows, columns)
 
 
 def of_file(statements: Path, connection: psycopg.Connection[Any]) -> Statistics:
-    """Statements of a file, and tables of a server that holds the same."""
+    """Returns statistics from the statements of a file, and the tables of a server that holds the same
+    database."""
     rows, columns = statements_of(statements), columns_of(connection)
     with _numbers_of(statements):
         return statistics_of(rows, columns)
 
 
 def statements_of(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file of pg_stat_statements."""
+    """Returns the rows of a file of pg_stat_statements. Raises UsageError if it does not hold them."""
     rows = _rows(file)
     if rows and not {"query", "calls"} <= rows[0].keys():
         raise UsageError(

@@ -56,14 +56,14 @@ class Share:
         return any(origin.guessed for origin in self.origins)
 
     def parameters(self, dice: Random, hide: Hide) -> tuple[Value, ...]:
-        """Of one call."""
+        """Draws the parameters of one call."""
         drawn: dict[int, Value] = {}
         for origin in self.origins:
             drawn.update(zip(origin.numbers, origin.draw(dice, hide), strict=True))
         return tuple(drawn[number] for number in sorted(drawn))
 
     def sources(self) -> list[str]:
-        """Where each parameter's values come from."""
+        """Returns the origin of each parameter's values, in words."""
         words = {number: origin.words for origin in self.origins for number in origin.numbers}
         return [f"${number} {words[number]}" for number in sorted(words)]
 
@@ -76,7 +76,8 @@ class _Found:
     left_out: dict[tuple[str, str], LeftOut] = field(default_factory=dict)
 
     def leave_out(self, called: CalledStatement, why: str, *, apart: bool) -> None:
-        """apart: by itself, not with all others of which the same is true."""
+        """Counts a statement that is left out. apart: by itself, not with all others that have the same
+        reason."""
         key = why, called.text if apart else ""
         # Utility statements have their constants, passwords among them.
         one = self.left_out.setdefault(key, LeftOut(why, example=shape(called.text).text))
@@ -180,7 +181,7 @@ def _understood(
 
 
 def _together(statements: Sequence[CalledStatement]) -> Iterator[CalledStatement]:
-    """Statements of several users that are the same."""
+    """Merges the same statements of several users and yields each once."""
     found: dict[tuple[str, bool, bool], CalledStatement] = {}
     for one in statements:
         key = one.text, one.nested, one.here
@@ -213,8 +214,8 @@ def _nothing(found: _Found) -> UsageError:
 
 
 def shared_out(shares: Sequence[Share], calls: int) -> list[Share]:
-    """So many calls shared out as the original's were, by largest remainders; each statement has one at
-    least. Where the original had no more, they are the original's own."""
+    """Returns the shares with `calls` calls spread as the original's were, by largest remainders; each
+    statement has one at least. If the original had no more, they are the original's own."""
     whole = sum(one.called.calls for one in shares)
     if whole <= calls:
         return [replace(one, number=one.called.calls) for one in shares]
@@ -227,8 +228,8 @@ def shared_out(shares: Sequence[Share], calls: int) -> list[Share]:
 
 
 def spread_out(counts: Sequence[int], seed: int) -> Iterator[int]:
-    """Numbers of statements in an order in which each comes at even distances, so that any part of it has the
-    shares of the whole."""
+    """Yields the numbers of statements in an order in which each comes at even distances, so that any part of
+    it has the shares of the whole."""
     dice = np.random.default_rng(seed)
     places = np.concatenate([(np.arange(count) + dice.random(count)) / count for count in counts])
     statement = np.repeat(np.arange(len(counts)), counts)
@@ -266,7 +267,7 @@ def _shape_number(writer: Writer, share: Share) -> int:
 def _notes(
     statistics: Statistics, shares: Sequence[Share], left_out: Sequence[LeftOut], *, paced: bool
 ) -> list[str]:
-    """What whoever replays it has to know."""
+    """Returns notes that a user who replays the file has to know."""
     notes = ["each statement is a transaction of its own: which stood together is counted nowhere"]
     whole = sum(one.called.seconds for one in shares) + sum(one.seconds for one in left_out)
 
@@ -301,7 +302,7 @@ def _notes(
 
 
 def _tables_without(statistics: Statistics) -> Iterator[str]:
-    """Tables of which ANALYZE knows nothing, or of which nobody may say it."""
+    """Yields sentences on tables that ANALYZE has not seen, or whose statistics may not be read."""
     tables: Mapping[str, list[str]] = {"unseen": [], "hidden": []}
     by_table: dict[tuple[str, str], tuple[bool, bool, float]] = {}
     for column in statistics.columns:

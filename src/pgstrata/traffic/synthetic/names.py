@@ -34,7 +34,7 @@ class Tables:
         self.views: dict[tuple[str, str], Mapping[str, KnownColumn]] = {}
 
     def table(self, schema: str | None, name: str) -> Mapping[str, KnownColumn] | None:
-        """The columns of a table in their order."""
+        """Returns the columns of a table in their order; None if it is unknown."""
         schemas = [schema] if schema else self._schemas.get(name, [])
         return next((self._tables[one, name] for one in schemas if (one, name) in self._tables), None)
 

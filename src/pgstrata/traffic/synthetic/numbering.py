@@ -30,13 +30,14 @@ class Numbering(NamedTuple):
 
 
 def base_type(type: str) -> str:
-    """A type without its limits: `numeric(10,2)` is numeric, `timestamp(3) with time zone` has its zone."""
+    """Returns a type without its limits: `numeric(10,2)` is numeric, `timestamp(3) with time zone` has its
+    zone."""
     return re.sub(r"\s*\([^)]*\)", "", type)
 
 
 def numbering_of(type: str, values: Iterable[str]) -> Numbering | None:
-    """How values of a type are counted; None where they are not. values: some of them, whose digits behind
-    the point say how many a value has."""
+    """Returns how values of a type are counted; None for a type whose values are not. values: some of them,
+    whose digits behind the point say how many a value has."""
     match base_type(type):
         case "smallint" | "integer" | "bigint" | "oid":
             return Numbering(int, str)

@@ -41,7 +41,8 @@ def whole(value: str) -> str:
 
 
 def hidden(value: str, column: KnownColumn, hide: Hide) -> str:
-    """The labels of an enum are the schema's, and no others would do."""
+    """Returns the hidden value, or the value itself if it is a label of an enum: labels are the schema's, and
+    no others would do."""
     return value if column.labels else hide(value)
 
 
@@ -60,7 +61,7 @@ def drawn_together(
     changes: Sequence[Callable[[str], str] | None],
     rows: Sequence[tuple[str, ...]],
 ) -> Origin:
-    """Values that one row has."""
+    """Returns an origin that draws values of the same row."""
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         row = zip(dice.choice(rows), columns, changes, strict=True)
@@ -80,8 +81,8 @@ def put_into(number: int, distribution: Distribution) -> Origin:
 
 
 def range_between(distribution: Distribution, low: int, high: int, share: float | None) -> Origin:
-    """Both ends of a range; a third of the rows, as two values drawn would have between them, where nothing
-    says more."""
+    """Returns an origin of both ends of a range; without a share, a third of the rows lies in it, as between
+    two values drawn at random."""
     width = 1 / 3 if share is None else share
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
@@ -94,7 +95,7 @@ def range_between(distribution: Distribution, low: int, high: int, share: float 
 
 
 def range_beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Origin:
-    """One end of a range; drawn as a row's value where nothing says more."""
+    """Returns an origin of one end of a range; without a share it is drawn as a row's value."""
     mean = 0.5 if share is None else share
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
@@ -106,7 +107,8 @@ def range_beyond(distribution: Distribution, number: int, share: float | None, *
 
 
 def beginning_like(number: int, distribution: Distribution, use: Use, share: float | None) -> Origin:
-    """%, behind the beginning of a value that so many have; where nothing says how many, a hundredth."""
+    """Returns an origin of %, behind the beginning of a value that such a share of the rows has; without a
+    share, a hundredth."""
     wanted = 0.01 if share is None else share
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:

@@ -71,7 +71,7 @@ class KnownValues:
     fresh: dict[KnownColumn, FreshKeys] = field(default_factory=dict)
 
     def distribution(self, column: KnownColumn) -> Distribution | None:
-        """None where nothing says which values it has."""
+        """Returns the distribution of a column; None if nothing says which values it has."""
         if column not in self.distributions:
             try:
                 self.distributions[column] = Distribution(column)
@@ -95,8 +95,8 @@ def origins(
     questions: Questions | None = None,
     tables: Tables = NO_TABLES,
 ) -> list[Origin]:
-    """Where the values of every parameter come from. types: as a server has found them out, None where none
-    was asked. rows_of: samples rows of its tables; questions: asks it for what expressions have there;
+    """Returns the origins of the values of every parameter. types: as a server has found them out, None where
+    none was asked. rows_of: samples rows of its tables; questions: asks it for what expressions have there;
     tables: whose columns arguments of functions are named after.
 
     Raises NotUnderstoodError for a parameter of which nothing is known.
@@ -131,7 +131,7 @@ class _Origins:
         return found + [self._single(n, use) for n, use in self._uses.items() if n not in done]
 
     def _best(self, number: int) -> Use:
-        """Of several uses the one that says most."""
+        """Returns the most informative of a parameter's uses."""
         uses = self._understood.uses.get(number, [])
         best = min(uses, key=_rank, default=Use("guess"))
         if best.type or not self._types or number > len(self._types):
@@ -141,8 +141,8 @@ class _Origins:
     # --- new keys ---------------------------------------------------------------------------------
 
     def _fresh_columns(self) -> set[KnownColumn]:
-        """Of each unique index that a row is put into, one column that gets new keys: whole numbers before
-        others, and one that refers to no other table."""
+        """Returns one column of each unique index that a row is put into, which gets new keys: whole numbers
+        before others, and a column that refers to no other table."""
         if self._understood.upserts:
             return set()
         put = [use for use in self._uses.values() if use.kind in ("insert", "set") and use.column is not None]
@@ -168,7 +168,8 @@ class _Origins:
     # --- ranges -------------------------------------------------------------------------------------
 
     def _ranges(self) -> list[Origin]:
-        """`a > $1`, `a BETWEEN $1 AND $2`: as wide as the rows of a call let one think, or drawn."""
+        """Returns the origins of ranges, `a > $1`, `a BETWEEN $1 AND $2`: as wide as the rows of a call let
+        one think, or drawn."""
         by_column: dict[KnownColumn, list[tuple[int, Use]]] = {}
         for number, use in self._uses.items():
             if use.kind in _RANGES and use.column is not None:
@@ -195,8 +196,8 @@ class _Origins:
         return found
 
     def _share(self, ranges: int) -> float | None:
-        """Of a table's rows that one range is to take in, from how many a call has had; None where that says
-        nothing of it."""
+        """Returns the share of a table's rows that one range is to take in, by the number of rows a call has
+        had; None if that number does not tell."""
         if not self._understood.single or not ranges:
             return None
         shares: dict[tuple[KnownColumn, str], float] = {}
@@ -231,8 +232,8 @@ class _Origins:
     # --- rows ---------------------------------------------------------------------------------------
 
     def _of_rows(self) -> list[Origin]:
-        """Columns of one table that are compared with values, drawn from one row: `tenant = $1 AND id = $2`.
-        Of a single one only where its statistics have too few values."""
+        """Returns the origins of columns of one table that are compared with values, drawn from one row:
+        `tenant = $1 AND id = $2`. A single column is drawn so only if its statistics have too few values."""
         if self._rows_of is None:
             return []
         by_table: dict[tuple[str, str], dict[KnownColumn, int]] = {}
@@ -301,7 +302,8 @@ class _Origins:
         return drawn_from(number, distribution, self._change(number))
 
     def _argument(self, number: int, use: Use) -> Origin:
-        """An argument of a user's function: a value of the column that it is named after."""
+        """Returns the origin of an argument of a user's function: a value of the column that it is named
+        after."""
         column, type_ = self._expressions.argument_column(use, self._tables)
         distribution = self._known.distribution(column) if column is not None else None
         if distribution is None:
@@ -309,7 +311,7 @@ class _Origins:
         return replace(drawn_from(number, distribution, None), guessed=True)
 
     def _to_whole(self, use: Use, column: KnownColumn) -> bool:
-        """Whether a column of fractions is compared with a whole number, `price = $1::int`."""
+        """Returns whether a column of fractions is compared with a whole number, `price = $1::int`."""
         fractions = ("numeric", "real", "double precision")
         return base_type(use.type) in LARGEST and base_type(column.type) in fractions
 
@@ -334,7 +336,8 @@ class _Origins:
         raise NotUnderstoodError(f"what ${number} is compared with is not known")
 
     def _made_up(self, number: int, use: Use, column: KnownColumn) -> Origin:
-        """Of a column of which only the type is known."""
+        """Returns the origin of values for a column whose type alone is known. Raises NotUnderstoodError for
+        JSON documents that are searched, and for types without made-up values."""
         type_ = base_type(column.type)
         if type_.startswith("json") and use.kind not in ("insert", "set"):
             raise NotUnderstoodError(f"which documents {column.title} holds is not known")
@@ -376,7 +379,7 @@ class _Origins:
         return Origin((number,), draw, f"elements of {column.title}")
 
     def _listed(self, number: int, use: Use, distribution: Distribution) -> Origin:
-        """An array behind ANY: of a unique column as long as a call had rows."""
+        """Returns the origin of an array behind ANY: of a unique column as long as a call had rows."""
         column = distribution.column
         length = max(1, min(MOST_LISTED, round(self._rows))) if column.keys and self._called.rows else 5
 

@@ -66,7 +66,7 @@ class ServerQuestions:
         self._known: dict[object, Sequence[Any]] = {}
 
     def keys(self, expression: Sampled) -> Sequence[str]:
-        """As `Questions.keys`."""
+        """Implements `Questions.keys`."""
         keys = (
             "jsonb_object_keys(CASE WHEN jsonb_typeof(to_jsonb({0})) = 'object' THEN to_jsonb({0}) "
             "ELSE '{{}}' END)"
@@ -80,19 +80,19 @@ class ServerQuestions:
         return [row[0] for row in rows]
 
     def values(self, expression: Sampled) -> Sequence[str]:
-        """As `Questions.values`."""
+        """Implements `Questions.values`."""
         sampled = _sampled(expression, sql.SQL(expression.text))
         rows = self._asked(("values", expression), _VALUES.format(sampled, sql.Literal(SAMPLED)))
         return [row[0] for row in rows]
 
     def sequences(self) -> Sequence[Sequenced]:
-        """As `Questions.sequences`."""
+        """Implements `Questions.sequences`."""
         return [
             Sequenced(*row) for row in self._asked("sequences", sql.SQL("{}").format(sql.SQL(_SEQUENCES)))
         ]
 
     def argument(self, argument: Argument) -> tuple[str, str] | None:
-        """As `Questions.argument`."""
+        """Implements `Questions.argument`."""
         question = sql.SQL(_ARGUMENTS).format(
             schema=sql.Literal(argument.schema),
             function=sql.Literal(argument.function),

@@ -144,8 +144,8 @@ class Statistics:
 
 
 def of_server(connection: psycopg.Connection[Any]) -> Statistics:
-    """What the server of a connection knows of its database. Raises UsageError where it has counted nothing,
-    or nobody but it may read it."""
+    """Returns the statistics that the server of a connection has of its database. Raises UsageError if it has
+    counted nothing, or if this user may not read it."""
     for setting in SETTINGS:
         connection.execute(setting.encode())
     with _catalogs_only(connection):
@@ -154,7 +154,7 @@ def of_server(connection: psycopg.Connection[Any]) -> Statistics:
 
 
 def columns_of(connection: psycopg.Connection[Any]) -> list[KnownColumn]:
-    """The columns of all tables, with what ANALYZE found in them."""
+    """Returns the columns of all tables, with what ANALYZE found in them."""
     for setting in SETTINGS:
         connection.execute(setting.encode())
     path = connection.execute(f"SELECT {MARK} pg_catalog.{SCHEMAS}::pg_catalog.text[]".encode()).fetchone()
@@ -249,7 +249,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _database(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The one that was asked, or where nothing says it that of most time."""
+    """Returns the database that was asked, or if no row names it the database with most time."""
     here = rows[0].get("here")
     if here:
         return str(here)
@@ -260,8 +260,8 @@ def _database(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _seconds(row: Mapping[str, Any]) -> float:
-    """Planning is a part where the server tells it, as a client waits for both. Before 13 there was one time
-    of both names."""
+    """Returns the seconds of a row, planning included if the server tells it, as a client waits for both.
+    Before 13 there was one time of both names."""
     executed = row.get("total_exec_time", row.get("total_time"))
     return (float(executed or 0) + float(row.get("total_plan_time") or 0)) / 1000
 
@@ -330,7 +330,7 @@ _ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^,{}"\\]|\\.)*))\s*([,}])
 
 
 def elements(text: str) -> Iterator[str | None]:
-    """The elements of an array of one dimension as the server writes it, `{1,"a b",NULL}`.
+    """Yields the elements of an array of one dimension as the server writes it, `{1,"a b",NULL}`.
 
     Raises UsageError for other text.
     """

@@ -18,7 +18,8 @@ from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, 
 
 
 def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Understood:
-    """masked: its text is to say nothing of values; comments go.
+    """Parses a statement and finds the uses of its parameters. masked: its text is to say nothing of values;
+    comments go.
 
     Raises NotUnderstoodError for what is no statement on rows, or cannot be parsed.
     """
@@ -44,7 +45,7 @@ def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Unde
 
 
 def _numbered(text: str) -> str:
-    """Before 10 a question mark stood for each constant; now $n does."""
+    """Returns the statement with $n for each question mark, which stood for a constant before 10."""
     last = numbers_in(text)
     made = []
     for kind, piece in tokens(text):
@@ -72,7 +73,8 @@ class _Reader(Expressions):
     """Walks the clauses of one statement."""
 
     def statement(self, node: Any, scope: Scope | None = None) -> list[OutputColumn]:
-        """Any that works on rows; what it returns."""
+        """Reads any statement that works on rows, and returns its output columns. Raises NotUnderstoodError
+        for a utility statement."""
         match node:
             case ast.SelectStmt():
                 if node.intoClause is not None:
@@ -89,7 +91,8 @@ class _Reader(Expressions):
         raise NotUnderstoodError(f"utility statement: {command_of(node)}")
 
     def _select(self, node: Any, parent: Scope | None, into: Sequence[Use | None] = ()) -> list[OutputColumn]:
-        """into: for what its columns are, of INSERT … SELECT and VALUES."""
+        """Reads a SELECT or VALUES and returns its output columns. into: the uses of its columns, of INSERT …
+        SELECT and VALUES."""
         scope = Scope(parent)
         self._with(node.withClause, scope)
         if node.op != SetOperation.SETOP_NONE:
@@ -201,7 +204,7 @@ class _Reader(Expressions):
         return self._returned(node, scope)
 
     def _assigned(self, targets: Any, table: Mapping[str, KnownColumn], scope: Scope) -> None:
-        """SET a = …, (b, c) = (…, …)."""
+        """Reads assignments, SET a = …, (b, c) = (…, …)."""
         for target in targets or ():
             value = target.val
             if isinstance(value, ast.MultiAssignRef):
@@ -234,7 +237,7 @@ class _Reader(Expressions):
     def _behind_view(
         self, first: KnownColumn, columns: Mapping[str, KnownColumn]
     ) -> Mapping[str, KnownColumn]:
-        """The columns of tables that a view shows, as far as they can be told."""
+        """Returns the columns of tables that a view shows, as far as they can be told."""
         key = first.schema, first.table
         views = self._known_tables.views
         if key not in views:
@@ -309,14 +312,14 @@ class _Reader(Expressions):
 
 
 def _not_numbered(clause: Any) -> Any:
-    """GROUP BY and ORDER BY without the numbers of columns, which are no values."""
+    """Returns GROUP BY and ORDER BY without the numbers of columns, which are no values."""
     if not isinstance(clause, tuple | list):
         return clause
     return [one for one in clause if not isinstance(getattr(one, "node", one), ast.A_Const)]
 
 
 def command_of(node: Any) -> str:
-    """What a utility statement is called."""
+    """Returns the name of a utility statement."""
     name = type(node).__name__.removesuffix("Stmt")
     if isinstance(node, ast.TransactionStmt):
         return str(node.kind.name).removeprefix("TRANS_STMT_").replace("_", " ")

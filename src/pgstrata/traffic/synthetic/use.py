@@ -91,7 +91,7 @@ class Understood:
 
 
 def numbers_in(text: str) -> int:
-    """The highest $n of a statement whose literals are gone."""
+    """Returns the highest $n of a statement whose literals are gone; 0 if there is none."""
     return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
 
 

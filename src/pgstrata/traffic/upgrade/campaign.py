@@ -55,7 +55,8 @@ class RoundPlan:
 def rounds_in_time(
     question: Question, options: ReplayOptions, header: Header, servers: int, around: float
 ) -> RoundPlan:
-    """As many rounds as the time holds; where it holds enough for looking after each, until all is known.
+    """Returns as many rounds as the time holds; if it holds enough to look after each, rounds until all is
+    known.
 
     around: seconds between rounds, in which a server starts with a copy of the data.
     """
@@ -120,7 +121,8 @@ def campaign(
     results: Path,
     without: Mapping[str, str] | None = None,
 ) -> tuple[Campaign, RoundPlan]:
-    """What is measured, as a campaign. without: statements of the dump that are left out, and why.
+    """Returns the measurement as a campaign, with the plan of its rounds. without: statements of the dump
+    that are left out, and why.
 
     Raises UsageError for options that are not valid.
     """
@@ -177,7 +179,7 @@ def campaign(
 
 
 def _measured_share(folder: Path, versions: int) -> float:
-    """Of the time by the clock in the rounds of a run, the share that was measured."""
+    """Returns the measured share of the time by the clock in the rounds of a run."""
     run = read_run(folder)
     steps = run.record.steps if not isinstance(run, BrokenRun) else ()
     whole, measured = seconds_of_round(steps[-1].slices if steps else (), versions)
@@ -185,7 +187,8 @@ def _measured_share(folder: Path, versions: int) -> float:
 
 
 def _repeats_there(name: str, variants: Sequence[str], workload: str, results: Path) -> int:
-    """How many repeats an earlier command has measured on every version, or on some and failed on others."""
+    """Returns how many repeats an earlier command has measured on every version, or on some and failed on
+    others."""
     store = Results(results)
     number = 0
     while all(store.find(RunKey(name, v, workload, number + 1), done=v == variants[0]) for v in variants):
@@ -194,7 +197,8 @@ def _repeats_there(name: str, variants: Sequence[str], workload: str, results: P
 
 
 def _stack(question: Question, header: Header, results: Path) -> list[str]:
-    """The config; below it, where more sessions were open than usual servers take, a place for all."""
+    """Returns the config's files in their order; below them, if more sessions were open than usual servers
+    take, a file with room for all sessions."""
     stack = question.config.split("+")
     most = header.most_sessions
     if most <= USUAL_CONNECTIONS:

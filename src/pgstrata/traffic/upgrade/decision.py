@@ -74,7 +74,7 @@ class Measured:
         return max(late, default=0.0)
 
     def record(self, variant: str) -> RunRecord | None:
-        """The last run of a variant."""
+        """Returns the record of the last run of a variant; None if there is none."""
         runs = self.results.runs_of(variant)
         return runs[-1].record if runs else None
 

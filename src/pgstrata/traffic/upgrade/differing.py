@@ -22,7 +22,7 @@ class DifferingRows:
     other: int
 
     def record(self) -> dict[str, int | str]:
-        """As JSON can hold it."""
+        """Returns the differing rows as JSON."""
         return {**vars(self), "statement": self.statement.name}
 
 

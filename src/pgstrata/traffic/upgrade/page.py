@@ -63,20 +63,20 @@ def write_pages(decision: Decision, again: str) -> tuple[Path, Path | None]:
 
 
 def title(decision: Decision) -> str:
-    """From which version to which."""
+    """Returns the title: from which version to which."""
     of = version_of(decision, decision.base)
     return f"PostgreSQL {of} to " + " and ".join(version_of(decision, label) for label in decision.targets)
 
 
 def version_of(decision: Decision, label: str) -> str:
-    """The version of a label, as the server writes it."""
+    """Returns the version of a label, as the server writes it."""
     servers = decision.tried.servers
     by_label = dict(zip(decision.targets, (server for _, server in servers.targets), strict=True))
     return by_label.get(label, servers.base).version
 
 
 def lede(decision: Decision) -> str:
-    """What was done, in a few sentences."""
+    """Returns a few sentences on what was done."""
     tried, header = decision.tried, decision.tried.header
     dumps = " and ".join(dump.name for dump in tried.question.dumps)
     sessions = numbers.counted(header.sessions, "connection")
@@ -130,8 +130,8 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
 
 
 def _items(decision: Decision, label: str) -> Iterator[Item]:
-    """What a reader has to know, in this order: what has another answer, fails, comes to other rows, is to be
-    done before, is slower, is to be done after, is not known; then the rest."""
+    """Yields the items a reader has to know, in this order: changed answers, failures, other rows, work
+    before the upgrade, slower statements, work after it, unknowns; then the rest."""
     own = decision.judged.get(label)
     if own is not None and (changed := own.answers.changed):
         named = [(shortened(one.text), "", "answers") for one in changed[:MOST_NAMED]]
@@ -209,7 +209,7 @@ def _rows(one: DifferingRows) -> str:
 
 
 def settle_lines(decision: Decision) -> Iterator[str]:
-    """What would settle what is not known, a sentence for each new version."""
+    """Yields a sentence for each new version on how to settle the unknowns."""
     for label, settled in decision.settlings.items():
         on = f"{label}: " if len(decision.targets) > 1 else ""
         yield f"{on}{settled.said}{at_most(undecided(decision.judged[label]))}."
@@ -221,7 +221,8 @@ def settle_lines(decision: Decision) -> Iterator[str]:
 
 
 def by_line(command: str) -> str:
-    """A command with each option on a line of its own, as a shell takes it; as it is where it has quotes."""
+    """Returns a command with each option on a line of its own, as a shell takes it; unchanged if it has
+    quotes."""
     return command if "'" in command else command.replace(" --", " \\\n    --")
 
 
@@ -232,7 +233,7 @@ def goes_on(decision: Decision) -> float | None:
 
 
 def together(measured: Measured, variant: str) -> str:
-    """How long all statements take as one, with what is proven of that."""
+    """Returns in words how long all statements together take, with what is proven of that."""
     found = measured.whole.get(variant)
     if found is None or found.verdict.ratio <= 0:
         return "cannot be compared"
@@ -247,7 +248,7 @@ def together(measured: Measured, variant: str) -> str:
 
 
 def facts(decision: Decision) -> Iterator[Term]:
-    """What is known of the measuring itself, in short."""
+    """Yields the facts of the measuring itself, in short."""
     measured = decision.measured
     if measured is None:
         return

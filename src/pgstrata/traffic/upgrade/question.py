@@ -124,12 +124,13 @@ class Question:
 
 
 def is_version(text: str) -> bool:
-    """Whether a server is written as nothing but its version."""
+    """Returns whether a server is named by its version alone."""
     return _VERSION.fullmatch(text) is not None
 
 
 def spec_of(text: str) -> str:
-    """A server's spec without its label: a bare version is a prebuilt one, a folder an installation."""
+    """Returns a server's spec without its label: a bare version is a prebuilt server, a folder an
+    installation."""
     return server_of(text).spec
 
 

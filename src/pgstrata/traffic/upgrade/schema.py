@@ -49,7 +49,7 @@ class Schema:
     refused: dict[str, str]
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A connection of the role that owns the definitions."""
+        """Returns a connection of the role that owns the definitions."""
         return self.cluster.connect(DATABASE, confined=self.confined)
 
 
@@ -127,7 +127,7 @@ def find_names_anywhere(connection: psycopg.Connection[Any]) -> None:
 
 
 def said_plainly(error: psycopg.Error) -> str:
-    """What a server said, without the text that it quotes, which may hold values."""
+    """Returns a server's message without the text that it quotes, which may hold values."""
     parts = (error.diag.message_primary or str(error), error.diag.message_detail or "")
     return server_said(" ".join(part for part in parts if part))
 

@@ -302,7 +302,7 @@ def _alone(measured: Measured) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a text that is long."""
+    """Returns the beginning of a long text, a short text unchanged."""
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
 
 

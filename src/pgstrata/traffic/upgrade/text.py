@@ -27,7 +27,8 @@ MOST_OBJECTS = 3
 
 
 def text(decision: Decision, again: str) -> str:
-    """For a terminal. again: the command that goes on with more rounds, empty where none would help."""
+    """Returns the decision as text for a terminal. again: the command that goes on with more rounds, empty
+    where none would help."""
     lines = [title(decision), ""]
     for label in decision.targets:
         lines += [f"{label}: {decision.answers[label].said}", *_of_version(decision, label)]
@@ -47,8 +48,8 @@ def text(decision: Decision, again: str) -> str:
 
 
 def _of_version(decision: Decision, label: str) -> Iterator[str]:
-    """What has another answer, fails, comes to other rows, is to be done before, is slower, is to be done
-    after, is not known; then the rest."""
+    """Yields the lines of a version in this order: changed answers, failures, other rows, work before the
+    upgrade, slower statements, work after it, unknowns; then the rest."""
     own = decision.judged.get(label)
     checklist = decision.checklists.get(label, ())
     if own is not None:
@@ -137,7 +138,7 @@ def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
 
 
 def record(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
-    """As JSON can hold it: the answer first."""
+    """Returns the decision as JSON: the answer first."""
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
     return {

@@ -86,7 +86,7 @@ class TriedUpgrade:
 
 
 def prepare(question: Question, console: Console, interrupts: Interrupts) -> TriedUpgrade:
-    """Everything before the first server starts: what is wrong with the question is said here.
+    """Prepares everything before the first server starts: errors in the question are reported here.
 
     Raises UsageError for it, ServerError for a server that is not to be had, StoreError where nothing can be
     written.
@@ -259,7 +259,8 @@ def _written(question: Question) -> tuple[str, ...]:
 
 
 def load_options(question: Question, without: Mapping[str, str] | None = None) -> CustomOptions:
-    """What workload `custom` would load the dumps by. without: statements that are left out, and why."""
+    """Returns the options by which workload `custom` would load the dumps. without: statements that are left
+    out, and why."""
     files = tuple(str(dump) for dump in question.dumps)
     contents = {name: digest_of(Path(name)) for name in files}
     return CustomOptions.model_construct(
@@ -271,7 +272,8 @@ def load_options(question: Question, without: Mapping[str, str] | None = None) -
 
 
 def captured_file(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
-    """The captured file: the one that was named, one that was made of the same logs before, or a new one."""
+    """Returns the captured file: the one that was named, one that was made of the same logs before, or a new
+    one."""
     logs = question.logs
     if question.statements is not None:
         # Statistics change with every second: the same command goes on with those that it began with.
@@ -310,7 +312,7 @@ def _capture(question: Question, to: Path, say: Callable[[str], None], interrupt
 
 
 def _budget(question: Question) -> str:
-    """What the user has allowed, in words."""
+    """Returns the time that the user has allowed, in words."""
     if question.seconds is not None:
         return f"--seconds {question.seconds:g}"
     return numbers.duration(question.minutes * 60)
@@ -327,7 +329,7 @@ def _part(question: Question, file: Path, window: Window, *, skip_idle: bool = F
 
 
 def _name(question: Question, captured: Path) -> str:
-    """Other dumps, logs or options are another measurement."""
+    """Returns the name of the measurement: other dumps, logs or options make another one."""
     asked = {
         **asdict(question),
         "folder": "",

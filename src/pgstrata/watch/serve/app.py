@@ -70,7 +70,7 @@ class _Answers:
             self._runs.latest()
 
     async def first(self, request: Request) -> Response:
-        """The list of campaigns."""
+        """Returns the page with the list of campaigns."""
         page = _page(request)
         snapshot = self._runs.latest() if self._runs else None
         # Looks whether there are reports, on a disk that may be slow.
@@ -78,13 +78,14 @@ class _Answers:
         return await self._answer(request, sheet, "/index.json")
 
     async def runs(self, request: Request) -> Response:
-        """A list of runs."""
+        """Returns a page with a list of runs."""
         snapshot = self._runs.latest() if self._runs else None
         sheet = run_list(snapshot, request.query_params.get("campaign"), _page(request))
         return await self._answer(request, sheet, "/runs.json")
 
     async def run(self, request: Request) -> Response:
-        """One run."""
+        """Returns the page of one run. Raises HTTPException for a run that does not exist or cannot be
+        read."""
         name: str = request.path_params["run_id"]
         snapshot = self._runs.latest() if self._runs else None
         entry = snapshot.by_id.get(name.removesuffix(".json")) if snapshot else None
@@ -96,21 +97,21 @@ class _Answers:
         return await self._answer(request, run_page(run), f"/runs/{run.run_id}.json")
 
     async def shared(self, request: Request) -> Response:
-        """A script or style that pages of the server share."""
+        """Returns a script or style that pages of the server share."""
         name: str = request.path_params["name"]
         if name not in SCRIPTS:
             raise HTTPException(404)
         return Response(str(asset(name, SCRIPTS[name])), media_type=KINDS[Path(name).suffix])
 
     async def report(self, request: Request) -> Response:
-        """A file of a campaign's report."""
+        """Returns a file of a campaign's report."""
         path: str = request.path_params["path"]
         if not path.partition("/")[0].endswith(REPORT):
             raise HTTPException(404)
         return await _file(self._shows.results, path, request)
 
     async def site(self, request: Request) -> Response:
-        """A file of the site."""
+        """Returns a file of the site."""
         return await _file(self._shows.site, request.path_params["path"], request)
 
     async def _answer(self, request: Request, sheet: Sheet, json_name: str) -> Response:
@@ -144,7 +145,7 @@ async def _file(root: Path | None, path: str, request: Request) -> Response:
 
 
 def _page(request: Request) -> int:
-    """The number of the page that is asked for, from 0."""
+    """Returns the number of the page that is asked for, from 0. Raises HTTPException for other text."""
     text = request.query_params.get("page", "1")
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_PAGES:
         raise HTTPException(400, "page: not a number of a page")

@@ -24,7 +24,7 @@ PAGE_ROWS = 200
 
 
 def overview(results: Path | None, snapshot: Snapshot | None, page: int) -> Sheet:
-    """The first page: campaigns, the latest first."""
+    """Returns the first page: campaigns, the latest first."""
     sections: list[Section] = []
     data: dict[str, Any] = {"is_read": results is None or snapshot is not None}
     if results is None:
@@ -107,7 +107,7 @@ def _fields(run: Entry) -> dict[str, Any]:
 
 
 def _pages(path: str, query: dict[str, str], page: int, total: int, what: str) -> Section:
-    """Which part of a list is shown, and the way to the other parts."""
+    """Returns a section that says which part of a list is shown, with links to the other parts."""
     last = max(0, -(-total // PAGE_ROWS) - 1)
     columns = [Column("page", "Page", align="left")]
     rows = [
@@ -121,7 +121,7 @@ def _pages(path: str, query: dict[str, str], page: int, total: int, what: str) -
 
 
 def run_page(run: Run) -> Sheet:
-    """One run, as `pgstrata show` shows it."""
+    """Returns the page of one run, as `pgstrata show` shows it."""
     record = run.record
     text = "\n".join(harmless(line) for line in lines(run))
     where = f"{record.campaign}, {record.variant}, {record.workload}, repeat {record.repeat}"

@@ -357,7 +357,8 @@ class WatchSite:
         )
 
     def _compared(self, name: str, positions: Sequence[int]) -> Json:
-        """A step at all commits, and the differences of all its levels: a page has only to look them up."""
+        """Returns the JSON of a step at all commits, with the differences of all its levels: a page has only
+        to look them up."""
         moves, series = self.moves[name], self.known.series[name]
         differences = {}
         for first in range(len(moves.moves)):

@@ -63,7 +63,7 @@ def write_site(out: Path, watches: Sequence[Known], results: Path | None = None)
 
 
 def _first(sites: Sequence[WatchSite], results: Results | None, out: Path) -> Sheet:
-    """The first page; the reports that it leads to are written, too."""
+    """Returns the first page, and writes the reports that it leads to."""
     campaigns = write_campaigns(results, out) if results else []
     sections = [
         section

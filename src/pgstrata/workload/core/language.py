@@ -145,7 +145,7 @@ class Sql:
     def verbatim(
         cls, text: str, *, name: str = "", record: bool = False, on_error: Literal["stop", "record"] = "stop"
     ) -> Sql:
-        """A statement of somebody else: braces in it are its own."""
+        """Returns a statement that is sent as it is: braces in it are its own."""
         return cls("", name=name, record=record, on_error=on_error).with_text(text)
 
     def with_text(self, text: str) -> Sql:

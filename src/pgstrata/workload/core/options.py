@@ -88,7 +88,7 @@ def _doubled(text: str) -> list[int]:
 
 
 def _as_named(value: tuple[int, ...]) -> int | list[int]:
-    """One number is recorded as a number, as it was before there were lists."""
+    """Returns a single number as a number, not a list, as it was recorded before there were lists."""
     return value[0] if len(value) == 1 else list(value)
 
 
@@ -194,7 +194,7 @@ class WorkloadKind(NamedWorkload, Protocol):
     """A named benchmark."""
 
     def phases(self, options: Any, server: Features) -> list[Phase]:
-        """The phases of one run, in order, for a server with these features.
+        """Returns the phases of one run, in order, for a server with these features.
 
         Raises NotInVersionError where this server cannot do what the options ask for.
         """
@@ -206,8 +206,8 @@ class Selectable(Protocol):
     """A workload whose steps can be measured alone, or for a time of one's own."""
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """Options with which these steps are measured for so long each, and as little else as possible.
-        Names that it does not know are nothing to it: who asks looks at the phases."""
+        """Returns options with which these steps are measured for `seconds` each, and as little else as
+        possible. Names that the workload does not know are ignored: the caller looks at the phases."""
         ...
 
 
@@ -216,7 +216,8 @@ class Divisible(Protocol):
     """A workload whose steps do without one another: some of them can be measured on another machine."""
 
     def part(self, steps: Sequence[str]) -> Mapping[str, Any]:
-        """Options with which only these of its steps are measured, each for as long as ever."""
+        """Returns options with which only these steps of the workload are measured, each for as long as
+        ever."""
         ...
 
 
@@ -225,7 +226,8 @@ class NeedsExtensions(Protocol):
     """A workload that some servers cannot run because they lack an extension."""
 
     def extensions(self, options: Any) -> Sequence[str]:
-        """Names as CREATE EXTENSION takes them; looked for in every server before anything starts."""
+        """Returns the extensions' names as CREATE EXTENSION takes them; looked for in every server before
+        anything starts."""
         ...
 
 
@@ -234,7 +236,7 @@ class NamesFiles(Protocol):
     """Options that name files or folders, which have to be there where a run is measured."""
 
     def files(self) -> Iterator[str]:
-        """The name of each, as the options have it."""
+        """Yields the name of each file, as the options have it."""
         ...
 
 
@@ -243,5 +245,6 @@ class OwnReport(Protocol):
     """A workload that has a section of its own in the report."""
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Of one workload of the campaign; None where its runs have nothing of the kind."""
+        """Returns the report's section of one workload of the campaign; None if its runs have nothing of the
+        kind."""
         ...

@@ -20,7 +20,7 @@ Digesting = Callable[[Sequence[StatementDone], Path], Digest]
 
 
 def in_own_order(queries: Sequence[T], workload: str, seed: int, stream: int) -> list[T]:
-    """The queries in the order of a stream: the same for every version, another for each stream."""
+    """Returns the queries in the order of a stream: the same for every version, another for each stream."""
     order = list(queries)
     random.Random(f"{workload}/{seed}/{stream}").shuffle(order)
     return order
@@ -31,7 +31,8 @@ READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read on
 
 
 def limited_to(seconds: float) -> Sql:
-    """For the `start` of a role: statements that take longer are cancelled by the server."""
+    """Returns a statement for the `start` of a role: the server cancels statements that take longer than
+    this."""
     return Sql.verbatim(f"SET statement_timeout = {max(1, round(seconds * 1000))}", name="limit")
 
 
@@ -47,8 +48,8 @@ def query_step(
     measured: bool,
     start: Sequence[Op] = (),
 ) -> Step:
-    """Each stream is the queries of one connection, in their order. seconds: about; start: what each
-    connection says before, beside the limit."""
+    """Returns a step of queries; each stream is the queries of one connection, in their order. seconds:
+    about; start: statements that each connection sends before, beside the limit."""
 
     def step(name: str, streams: Sequence[Sequence[Op]], seconds: float, mode: Mode = "simple") -> Step:
         return Step(

@@ -34,13 +34,13 @@ _BUFFERS = {
 
 
 def answer_as_it_came(result: Path) -> str:
-    """Digest of the rows in their order, every letter of them."""
+    """Returns the digest of the rows in their order, every letter of them."""
     with result.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def answer_in_any_order(result: Path) -> str:
-    """Digest of the rows in any order, numbers with a fraction to 12 digits.
+    """Returns the digest of the rows in any order, numbers with a fraction to 12 digits.
 
     Two servers may both be right and differ in that: without ORDER BY the order is open, and sums of floating
     point depend on it in their last digits.
@@ -49,7 +49,7 @@ def answer_in_any_order(result: Path) -> str:
 
 
 def answer_in_order(result: Path) -> str:
-    """The same with the rows in their order."""
+    """Returns the digest of the rows in their order, numbers with a fraction to 12 digits."""
     return digest_of_lines(lines_of(result))
 
 
@@ -57,7 +57,7 @@ _FRACTION = re.compile(rb"-?\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
 
 
 def lines_of(result: Path) -> list[bytes]:
-    """The rows of a file in their order, numbers with a fraction to 12 digits."""
+    """Returns the rows of a file in their order, numbers with a fraction to 12 digits."""
     lines = result.read_bytes().split(b"\n")[:-1]
     return [b"\t".join(map(_rounded, line.split(b"\t"))) for line in lines]
 
@@ -77,7 +77,7 @@ def rows_from(
     time_limit: float,
     answer: Callable[[Path], str] = answer_as_it_came,
 ) -> list[Json]:
-    """One row for each execution; a query that was cancelled counts twice the limit, in seconds.
+    """Returns one row for each execution; a query that was cancelled counts twice the limit, in seconds.
 
     answer: the digest of a file of rows.
     """
@@ -107,7 +107,8 @@ def rows_from(
 
 
 def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:
-    """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
+    """Returns the function that digests a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they
+    were executed."""
 
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, time_limit)
@@ -140,7 +141,7 @@ def _plan(result: Path) -> Json:
 
 
 def rows_of(text: str) -> list[list[str | None]]:
-    """Rows in COPY's text format, which the driver keeps results in."""
+    """Parses rows in COPY's text format, which the driver keeps results in."""
     return [[_cell(cell) for cell in line.split("\t")] for line in text.split("\n")[:-1]]
 
 

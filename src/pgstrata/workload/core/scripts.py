@@ -27,13 +27,14 @@ RETRIED = ("40001", "40P01")
 
 
 def beside(name: str, info: ValidationInfo) -> str:
-    """Files are looked for beside the campaign where its folder is given as context["folder"]."""
+    """Returns the path of a file beside the campaign if its folder is given as context["folder"], else the
+    name unchanged."""
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / user_path(name)) if folder else name
 
 
 def weighted(text: str) -> tuple[str, int]:
-    """Name and weight of `name@weight`; the weight is 1 where none is given.
+    """Returns name and weight of `name@weight`; the weight is 1 if none is given.
 
     A file that has an @ in its name is found by its whole name. ValueError says what is wrong.
     """
@@ -72,8 +73,8 @@ Variables = Annotated[dict[str, int | float | str], AfterValidator(_checked_name
 
 
 def read_scripts(names: Sequence[str]) -> list[PgbenchScript]:
-    """The scripts `file@weight`; UsageError names the file that cannot be read. Those of weight 0 are left
-    out, but not all of them can be."""
+    """Returns the scripts `file@weight` without those of weight 0. Raises UsageError for a file that cannot
+    be read, and if all scripts have the weight 0."""
     scripts = []
     for name, weight in map(weighted, names):
         text = read_text(Path(name), "script", most=MOST_SCRIPT_BYTES)
@@ -85,7 +86,8 @@ def read_scripts(names: Sequence[str]) -> list[PgbenchScript]:
 
 
 def stems(names: Sequence[str]) -> str:
-    """What a step of these scripts is called: the files' names without ending, those of weight 0 left out."""
+    """Returns the name of a step of these scripts: the files' names without ending, those of weight 0 left
+    out."""
     return "+".join(Path(name).stem for name, weight in map(weighted, names) if weight)
 
 

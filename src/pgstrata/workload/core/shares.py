@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 
 def spread(work: Sequence[T], connections: int, weight: Callable[[T], float]) -> list[list[T]]:
-    """The work over connections: the largest piece to whoever has least so far; equal ones in their order."""
+    """Returns the work spread over connections: the largest piece goes to the connection that has least so
+    far; equal pieces in their order."""
     loads = [0.0] * connections
     shares: list[list[T]] = [[] for _ in range(connections)]
     for piece in sorted(work, key=lambda piece: -weight(piece)):
@@ -22,7 +23,7 @@ def spread(work: Sequence[T], connections: int, weight: Callable[[T], float]) ->
 
 
 def each_its_own(shares: Sequence[Sequence[Op]]) -> list[Op]:
-    """The ops of a script in which connection i does the i-th share."""
+    """Returns the ops of a script in which connection i does the i-th share."""
     if len(shares) == 1:
         return list(shares[0])
     return [If((f":client_id = {number}", share)) for number, share in enumerate(shares)]

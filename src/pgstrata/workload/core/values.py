@@ -34,12 +34,12 @@ class Expr:
 
 
 def Uniform(low: int, high: int, type: Literal["int4", "int8"] = "int4") -> Expr:
-    """A uniform integer from low to high, both included."""
+    """Returns an expression that draws a uniform integer from low to high, both included."""
     return Expr(f"random({low}, {high})", type)
 
 
 def Var(name: str, type: Type = "int4") -> Expr:
-    """The value of a variable."""
+    """Returns an expression with the value of a variable."""
     return Expr(f":{name}", type)
 
 

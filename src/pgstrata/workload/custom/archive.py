@@ -59,13 +59,14 @@ class PgRestore:
     prints: bool
 
     def printing(self) -> list[str]:
-        """The command that prints. Where there is no `-f -`, it prints without."""
+        """Returns the command that prints. A pg_restore without `-f -` prints without that option."""
         out = ["-f", "-"] if self.prints else []
         return [str(self.program), *out, "--no-owner", "--no-privileges", "--no-tablespaces"]
 
 
 def find_pg_restore() -> list[PgRestore]:
-    """Every pg_restore there is: of the system, of its packages and of built servers; the newest first."""
+    """Returns all installed pg_restore programs: of the system, of its packages and of built servers; the
+    newest first."""
     return _find()
 
 
@@ -117,14 +118,15 @@ def _suitable(dump: Path) -> PgRestore:
 
 
 def _needed(version: tuple[int, int]) -> int:
-    """The first major version whose pg_restore reads an archive of this version; 0 for all."""
+    """Returns the first major version whose pg_restore reads an archive of this version; 0 for all."""
     if version > max(_READ_BY):
         return max(_READ_BY.values()) + 1  # or later: of a pg_dump that is newer than this table
     return _READ_BY.get(version, 0)
 
 
 def _format(dump: Path) -> tuple[int, int]:
-    """Major and minor version of the archive's format, from its head: `PGDMP`, then a byte each."""
+    """Returns major and minor version of the archive's format, from its head: `PGDMP`, then a byte each.
+    Raises UsageError if it cannot be read."""
     try:
         if dump.is_dir():
             head = _head((dump / "toc.dat").open("rb"))
@@ -159,7 +161,7 @@ def _head(file: IO[bytes]) -> bytes:
 
 @lru_cache(maxsize=100)
 def archive(dump: Path, digest: str) -> Source:
-    """What a dump comes to. Raises UsageError where no pg_restore can read it."""
+    """Returns the statements and rows of a dump. Raises UsageError if no pg_restore can read it."""
     tool = _suitable(dump)
     listed = _listed(tool, dump)
     folder = folder_of(digest)
@@ -196,7 +198,7 @@ def archive(dump: Path, digest: str) -> Source:
 
 
 def _listed(tool: PgRestore, dump: Path) -> str:
-    """The table of contents."""
+    """Returns the table of contents of a dump. Raises ServerError if pg_restore does not list it."""
     try:
         with _reading(dump) as (named, source):
             done = subprocess.run(
@@ -216,7 +218,8 @@ def _listed(tool: PgRestore, dump: Path) -> str:
 
 
 def _sizes(dump: Path, numbers: Sequence[str]) -> dict[str, int]:
-    """Bytes of the rows of each table, about; the same before and after they are unpacked."""
+    """Returns about how many bytes the rows of each table take; the same before and after they are
+    unpacked."""
     if dump.is_dir():
         found = {
             p.name.partition(".")[0]: (p.stat().st_size, p.suffix == ".dat") for p in dump.glob("*.dat*")
@@ -249,7 +252,8 @@ def _reading(dump: Path) -> Iterator[tuple[list[str], IO[bytes] | int]]:
 def _printing(
     tool: PgRestore, dump: Path, arguments: Sequence[str], only: Sequence[str]
 ) -> Iterator[IO[bytes]]:
-    """What pg_restore prints, as it comes; it ends with the block. only: lines of its table of contents."""
+    """Yields the output of pg_restore as it comes; the program ends with the block. only: lines of its table
+    of contents."""
     with tempfile.NamedTemporaryFile("w", prefix="pgstrata-", suffix=".list") as chosen:
         chosen.write("".join(f"{line}\n" for line in only))
         chosen.flush()
@@ -293,7 +297,8 @@ def _statements(
 
 
 def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:
-    """The COPY with which a table's rows begin; nothing else of them is read."""
+    """Returns the COPY with which a table's rows begin; none of the rows is read. Raises UsageError if there
+    is no COPY."""
     with _printing(tool, dump, [], [f"{number};"]) as printed:
         text = b""
         while chunk := printed.read1(_CHUNK):  # type: ignore[attr-defined]
@@ -308,7 +313,7 @@ def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:
 
 
 def _extract(tool: PgRestore, dump: Path, number: str, to: Path, check: Check) -> None:
-    """The rows of one table, as COPY takes them. Raises UsageError, and OSError."""
+    """Writes the rows of one table to a file, as COPY takes them. Raises UsageError, and OSError."""
     with to.open("wb") as file, _printing(tool, dump, [], [f"{number};"]) as printed:
         whole = rows_of_copy(lambda: printed.read1(_CHUNK), file.write, check)  # type: ignore[attr-defined]
     if not whole:

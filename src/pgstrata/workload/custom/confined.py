@@ -43,7 +43,7 @@ class NotLoaded(msgspec.Struct, frozen=True):
 
 
 def beginning(text: str, letters: int = 120) -> str:
-    """The beginning of a statement in one line, without what may hold a password."""
+    """Returns the beginning of a statement in one line, without the part that may hold a password."""
     return _SECRET.split(" ".join(text.split()), maxsplit=1)[0][:letters]
 
 
@@ -67,7 +67,7 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def outside_in(facts: Mapping[str, Any]) -> Outside | None:
-    """From the facts of a run; None where it has none."""
+    """Returns the record of what reaches outside, from the facts of a run; None if it has none."""
     try:
         return msgspec.convert(facts.get(FACT), Outside)
     except msgspec.ValidationError:
@@ -95,7 +95,7 @@ class Confinement:
         return not self.allowed and self.server.has(Feature.ROLES)
 
     def statement(self, text: str) -> str:
-        """What is executed in the place of a statement, empty for nothing."""
+        """Returns the statement that is executed instead of `text`, empty for none."""
         if self.allowed:
             return text
         treatment = self.reaching.treatment(text)
@@ -107,7 +107,7 @@ class Confinement:
         return f"SELECT {GUARD}.s{len(self.guarded)}()"
 
     def copied(self, text: str) -> bool:
-        """Whether rows are loaded."""
+        """Returns whether rows are loaded."""
         if self.allowed or not (why := self.reaching.copied(text).why):
             return True
         self.left_out.append(NotLoaded(beginning(text), why))
@@ -175,7 +175,8 @@ def _begin(confinement: Confinement, outside: Outside, context: WorkContext) -> 
 
 
 def _check_dsn(connection: psycopg.Connection[Any], allowed: bool) -> None:
-    """On somebody's server the DSN says who executes everything."""
+    """Raises ServerError if the DSN's user is a superuser and that is not allowed: on a server that pgstrata
+    did not start this user executes everything."""
     row = connection.execute(
         "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
     ).fetchone()
@@ -188,7 +189,7 @@ def _check_dsn(connection: psycopg.Connection[Any], allowed: bool) -> None:
 
 
 def _make_role(connection: psycopg.Connection[Any]) -> None:
-    """The role, which reads what a superuser could of the catalogs, and owns the schema public."""
+    """Creates the role, which reads what a superuser could of the catalogs, and owns the schema public."""
     role, database = identifier(CONFINED), identifier(connection.info.dbname)
     has = _Catalogs(connection)
     if not has.row("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %s", CONFINED):
@@ -233,11 +234,11 @@ class _Catalogs:
         self._connection = connection
 
     def row(self, query: str, *values: str) -> bool:
-        """Whether a query has a row."""
+        """Returns whether a query has a row."""
         return self._connection.execute(query.encode(), values).fetchone() is not None
 
     def column(self, table: str, column: str) -> bool:
-        """Whether a catalog has a column."""
+        """Returns whether a catalog has a column."""
         return self.row(
             "SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -250,7 +251,8 @@ class _Catalogs:
 def _make_guard(
     connection: psycopg.Connection[Any], guarded: Sequence[tuple[str, str]], *, managed: bool
 ) -> None:
-    """managed: the role is there, and gets what extensions and new roles have."""
+    """Creates the schema with the functions that execute guarded statements. managed: the role is there, and
+    gets what extensions and new roles have."""
     _run(connection, f"CREATE SCHEMA {GUARD}")
     has = _Catalogs(connection)
     nothing = "BEGIN RETURN; END"
@@ -275,8 +277,8 @@ def _function(connection: psycopg.Connection[Any], name: str, body: str, *, defi
 
 
 def _guarded(text: str, role: str, *, grant: bool) -> str:
-    """The body of a function that executes one statement. Operators are those of pg_catalog, whatever the
-    search path is."""
+    """Returns the body of a function that executes one statement. Operators are those of pg_catalog, whatever
+    the search path is."""
     tag = "$pgstrata_text$"
     if tag in text or "$pgstrata_body$" in text:
         raise UsageError(f"a statement holds {tag}: {text[:80]}", "write it otherwise")
@@ -291,7 +293,7 @@ def _guarded(text: str, role: str, *, grant: bool) -> str:
 
 
 def _role_made(text: str) -> str:
-    """The role of CREATE ROLE, as the server keeps its name; empty for other statements."""
+    """Returns the role of CREATE ROLE, as the server keeps its name; empty for other statements."""
     name = text.removeprefix("CREATE ROLE ")
     if name == text:
         return ""

@@ -29,7 +29,8 @@ SETTLED_SECONDS = 5.0
 
 
 def digest_of(path: Path) -> str:
-    """32 hexadecimal digits of a file, or of the names and files of a folder, those of hidden folders aside.
+    """Returns 32 hexadecimal digits of a file, or of the names and files of a folder, hidden folders left
+    out.
 
     Raises UsageError where it cannot be read, or is a pipe: what is read twice cannot be one.
     """

@@ -341,11 +341,12 @@ class CustomOptions(CurveOptions):
         return step.clients or self.clients
 
     def titles(self, step: ScriptStep) -> list[str]:
-        """Names of the steps it makes: one for each number of clients, where there are several."""
+        """Returns the names of the steps that a script step makes: one for each number of clients, if there
+        are several."""
         return [self.title(step, number) for number in self.clients_of(step)]
 
     def title(self, step: ScriptStep, clients: int) -> str:
-        """Name of the step with this number of clients."""
+        """Returns the name of the step with this number of clients."""
         return point_name(step.title, clients) if len(self.clients_of(step)) > 1 else step.title
 
     @property
@@ -356,7 +357,7 @@ class CustomOptions(CurveOptions):
         return (self.queries,) if isinstance(self.queries, str) else self.queries
 
     def files(self) -> Iterator[str]:
-        """Every file and folder that the options name."""
+        """Yields all files and folders that the options name."""
         for item in self.setup:
             yield from [item] if isinstance(item, str) else item.paths
         for step in self.script_steps:

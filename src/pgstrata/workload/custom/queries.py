@@ -144,7 +144,7 @@ def _query(file: Path) -> str:
 
 
 def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> list[Phase]:
-    """The steps of the folder of queries; none where there is no folder."""
+    """Returns the steps of the folder of queries; none if there is no folder."""
     if not o.query_paths:
         return []
     setup = [item for item in o.setup if isinstance(item, str)]
@@ -201,7 +201,8 @@ def _digest(o: CustomOptions, queries: QueryFiles) -> Digesting:
 
 
 def _broken(name: str, why: str) -> dict[str, Any]:
-    """The row of a file that holds no query: it stands where one that the server rejects would."""
+    """Returns the row of a file that holds no query: it stands where a query that the server rejects
+    would."""
     return {
         "query": name,
         "stream": 1,

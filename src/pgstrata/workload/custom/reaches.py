@@ -134,12 +134,13 @@ class Reaching:
     defined: set[str] = field(default_factory=set)
 
     def why(self, text: str) -> str:
-        """Why a statement of a log or a script reaches outside, empty where its text does not show it."""
+        """Returns the reason why a statement of a log or a script reaches outside, empty if its text does not
+        show it."""
         parts = _parts(text)
         return _why_alone(parts) or _why_calls(parts, self.defined) or self._why_by_names(parts)
 
     def treatment(self, text: str) -> Treatment:
-        """What is done with a statement of a setup; remembers the names that it makes."""
+        """Returns the treatment of a statement of a setup; remembers the names that it makes."""
         if not _CONCERNED.match(text):
             return Treatment(text)
         parts = _parts(text)
@@ -165,7 +166,7 @@ class Reaching:
         return Treatment(text, superuser=_is_superusers(parts, words))
 
     def copied(self, text: str) -> Treatment:
-        """What is done with rows: those of tables of an extension that is left out go with it."""
+        """Returns the treatment of rows: those of tables of an extension that is left out go with it."""
         parts = _parts(text)
         schema, name = _name_at(parts, 1)
         if schema in self.schemas:
@@ -193,7 +194,7 @@ class Reaching:
         return ""
 
     def _missing(self, parts: Sequence[Token], words: Sequence[str]) -> str:
-        """The name of something left out that a statement needs to be executed at all."""
+        """Returns the name of something left out that a statement needs to be executed at all."""
         if words[:1] not in (("create",), ("alter",), ("comment",), ("select",), ("grant",), ("revoke",)):
             return ""
         whole = {name for name in _called(parts) if name in self.functions}
@@ -243,14 +244,14 @@ def _parts(text: str) -> list[Token]:
 
 
 def _bare(part: Token) -> str:
-    """A name as the server keeps it."""
+    """Returns a name as the server keeps it."""
     if part.kind == "name":
         return part.text[1:-1].replace('""', '"') if part.text.startswith('"') else ""  # none of U&"…"
     return part.text.lower() if part.kind == "word" else ""
 
 
 def _name_at(parts: Sequence[Token], at: int) -> tuple[str, str]:
-    """Schema, empty where there is none, and name of what stands at a place."""
+    """Returns schema, empty if there is none, and name of the object at a place."""
     if at >= len(parts):
         return "", ""
     if at + 2 < len(parts) and parts[at + 1].text == ".":
@@ -259,7 +260,7 @@ def _name_at(parts: Sequence[Token], at: int) -> tuple[str, str]:
 
 
 def _called(parts: Sequence[Token]) -> list[str]:
-    """Names of functions: what stands before a parenthesis, and behind the word function."""
+    """Returns names of functions: the words before a parenthesis, and behind the word function."""
     found = []
     for at, part in enumerate(parts):
         behind = parts[at + 1].text if at + 1 < len(parts) else ""
@@ -270,7 +271,8 @@ def _called(parts: Sequence[Token]) -> list[str]:
 
 
 def _why_alone(parts: Sequence[Token]) -> str:
-    """Why a statement reaches outside, by what is in it and nothing else."""
+    """Returns the reason why a statement reaches outside by itself, whatever its database holds; empty if it
+    does not."""
     words = [part.text.lower() for part in parts if part.kind == "word"]
     match words:
         case ["copy", *_]:
@@ -307,12 +309,14 @@ def _why_alone(parts: Sequence[Token]) -> str:
 
 
 def _kind(words: Sequence[str]) -> str:
-    """What is made, of the words behind CREATE: a table may be called language."""
+    """Returns the kind of object that is made, from the words behind CREATE: a table may be called
+    language."""
     return next((word for word in words if word not in _BEFORE_LANGUAGE), "")
 
 
 def _why_calls(parts: Sequence[Token], defined: Container[str]) -> str:
-    """Why a function that a statement calls reaches outside. defined: functions of the database's own."""
+    """Returns the reason why a function that a statement calls reaches outside; empty if none does. defined:
+    functions of the database's own."""
     if not parts or parts[0].text.lower() not in _EXECUTE:
         return ""
     for at, part in enumerate(parts[:-1]):
@@ -352,7 +356,7 @@ def _why_copy(parts: Sequence[Token]) -> str:
 
 
 def _extension(parts: Sequence[Token]) -> str:
-    """The name in CREATE or ALTER EXTENSION."""
+    """Returns the name in CREATE or ALTER EXTENSION."""
     rest = parts[2:]
     if [part.text.lower() for part in rest[:3]] == ["if", "not", "exists"]:
         rest = rest[3:]
@@ -369,12 +373,13 @@ def _why_extension(parts: Sequence[Token]) -> str:
 
 
 def why_extension(name: str) -> str:
-    """Why an extension is left out, empty for all others."""
+    """Returns the reason why an extension is left out, empty for all others."""
     return _why_extension(_parts(f'CREATE EXTENSION "{name}"'))
 
 
 def _why_language(parts: Sequence[Token]) -> str:
-    """Of languages, and of functions and transforms in them."""
+    """Returns the reason why a language, or a function or transform in it, is left out; empty for a trusted
+    language."""
     for at, part in enumerate(parts[:-1]):
         if part.kind != "word" or part.text.lower() != "language":
             continue
@@ -387,7 +392,8 @@ def _why_language(parts: Sequence[Token]) -> str:
 
 
 def _why_dependent(parts: Sequence[Token], schemas: Container[str]) -> str:
-    """Of statements that name a schema of an extension that is left out."""
+    """Returns the reason why a statement that names a schema of a left-out extension is left out; empty for
+    all others."""
     for part, behind in pairwise([*parts, Token("other", "")]):
         name = part.text.strip("'").partition(".")[0] if part.kind == "string" else _bare(part)
         if name in schemas and (behind.text == "." or (part.kind == "string" and "." in part.text)):
@@ -413,7 +419,8 @@ def _role(parts: Sequence[Token], words: Sequence[str]) -> Treatment | None:
 
 
 def _membership(parts: Sequence[Token]) -> Treatment:
-    """GRANT a TO b without who granted it, and without rights beyond the database."""
+    """Returns the treatment of GRANT a TO b: without the role that granted it, and without rights beyond the
+    database."""
     at = next((n for n, part in enumerate(parts) if part.text.lower() == "to"), len(parts))
     if at + 1 >= len(parts):
         return Treatment("", ROLES)
@@ -426,8 +433,8 @@ def _membership(parts: Sequence[Token]) -> Treatment:
 
 
 def _made(parts: Sequence[Token], words: Sequence[str]) -> tuple[str, int]:
-    """The kind of relation or function that a statement makes, and where its name stands; empty for
-    others."""
+    """Returns the kind of relation or function that a statement makes, and where its name stands; empty for
+    other statements."""
     if words[:1] != ("create",):
         return "", 0
     for at, part in enumerate(parts[1:8], 1):

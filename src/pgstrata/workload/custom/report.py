@@ -22,7 +22,7 @@ _HOW = "Steps of the setup that the runs did; with several repeats their median.
 
 
 def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where there were neither loads nor queries."""
+    """Returns the report's section of the workload; None if there were neither loads nor queries."""
     blocks: list[Block] = []
     loads = {
         step.name.removeprefix("load."): {v: seconds(step, v) for v in results.variants}
@@ -49,7 +49,8 @@ def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def _left_out(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """Statements and settings of the setup that were left out, and on which variants. None without any."""
+    """Returns a table of the statements and settings of the setup that were left out, and on which variants.
+    None without any."""
     found: dict[tuple[str, str], list[str]] = {}
     more: dict[str, int] = {}
     for run in workload.runs:

@@ -65,8 +65,8 @@ def _problem(what: str, names: Sequence[str]) -> list[str]:
 def rows_of_table(
     table: str, file: Path, digest: str, columns: Sequence[str], how: str
 ) -> tuple[CopyBlock, Callable[[Say, Check], None]]:
-    """A file of rows as a block, and what makes its file. how: COPY's options for CSV, as every version takes
-    them; a `.tsv` is COPY's text format, a `.parquet` becomes CSV first."""
+    """Returns a file of rows as a block, and the function that makes its file. how: COPY's options for CSV,
+    as every version takes them; a `.tsv` is COPY's text format, a `.parquet` becomes CSV first."""
     named = f" ({', '.join(columns)})" if columns else ""
     into = f"COPY {table}{named} FROM STDIN"
     ending = file.suffix.lower()

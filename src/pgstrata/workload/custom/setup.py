@@ -102,7 +102,8 @@ class Setup:
 
 
 def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setup:
-    """For a server with these features. after: statements that are executed when all is loaded.
+    """Returns the setup for a server with these features. after: statements that are executed when all is
+    loaded.
 
     Raises UsageError for files that cannot be read as what they are.
     """
@@ -189,7 +190,8 @@ def executed(o: CustomOptions, server: Features) -> tuple[Confinement, list[list
 
 
 def definitions(o: CustomOptions, server: Features) -> tuple[Confinement, list[list[SqlStatement]]]:
-    """As `executed`, the statements that define something: all but those that make rows."""
+    """Returns the result of `executed` reduced to the statements that define something: all but those that
+    make rows."""
     confinement, files = executed(o, server)
     return confinement, [
         [item for item in items if isinstance(item, SqlStatement) and not _VALUES.match(item.text)]
@@ -231,7 +233,7 @@ def _confined_file(o: CustomOptions, file: str, server: Features, confinement: C
 def _confined(
     source: Source, confinement: Confinement, without: Mapping[str, str]
 ) -> Iterator[SqlStatement | CopyBlock]:
-    """The items of a source that are executed, as they are executed."""
+    """Yields the items of a source that are executed, as they are executed."""
     for item in source.items:
         if without and (why := without.get(key_of(item))):
             confinement.left_out.append(NotLoaded(beginning(item.text), why))
@@ -246,7 +248,7 @@ def _confined(
 
 
 def _role_unless_there(item: SqlStatement | CopyBlock, server: Features) -> SqlStatement | CopyBlock:
-    """CREATE ROLE without an error where the role is there: pg_dumpall creates the superuser, too."""
+    """Returns CREATE ROLE without an error if the role exists: pg_dumpall creates the superuser, too."""
     if (
         isinstance(item, CopyBlock)
         or not _ROLE.match(item.text)
@@ -259,7 +261,8 @@ def _role_unless_there(item: SqlStatement | CopyBlock, server: Features) -> SqlS
 
 
 def _settings_left(source: Source, server: Features) -> list[SqlStatement]:
-    """What a file leaves set in its session, as far as a next file of `psql -f A -f B` would have it.
+    """Returns the settings that a file leaves in its session, as far as a next file of `psql -f A -f B` would
+    have them.
 
     An archive leaves nothing: pg_restore has a session of its own. Nor does the empty search path that
     pg_dump sets for its own statements: after it no file could be loaded that names tables without schema.
@@ -276,13 +279,14 @@ def _settings_left(source: Source, server: Features) -> list[SqlStatement]:
 
 
 def _with_settings(step: Step, settings: Sequence[SqlStatement]) -> Step:
-    """The step with these statements at the beginning of each of its connections."""
+    """Returns the step with these statements at the beginning of each of its connections."""
     start = [_op(item) for item in settings]
     return replace(step, roles=[replace(role, start=[*role.start, *start]) for role in step.roles])
 
 
 def _places(file: str, source: Source) -> dict[str, str]:
-    """Where each statement of a file stands, by its text; the first place of one that comes again."""
+    """Returns the place of each statement of a file, by its text; the first place of a statement that comes
+    again."""
     places: dict[str, str] = {}
     for item in source.items:
         within = item.within if isinstance(item, SqlStatement) else ""
@@ -297,7 +301,8 @@ def _contents(o: CustomOptions) -> dict[str, str]:
 
 
 def _prepare(wanted: Sequence[Unpack], context: WorkContext) -> Mapping[str, Any]:
-    """The files of all rows, before any is loaded."""
+    """Makes the files of all rows, before any is loaded. Raises ServerError for a DSN that names a
+    database."""
     with context.connect() as connection:
         database = connection.info.dbname
     if database != DATABASE:
@@ -315,12 +320,13 @@ def _prepare(wanted: Sequence[Unpack], context: WorkContext) -> Mapping[str, Any
 
 
 def _of_script(o: CustomOptions, name: str, script: Source) -> Step:
-    """A SQL file as it stands, on one connection."""
+    """Returns the step that loads a SQL file as it stands, on one connection."""
     return _step(o, name, [[_op(item) for item in script.items]], script.bytes / COPIED)
 
 
 def _of_dump(o: CustomOptions, name: str, dump: Source, server: Features) -> list[Step]:
-    """Schema, rows, indexes, and what is left, as pg_restore does it with several jobs."""
+    """Returns the steps that load a dump: schema, rows, indexes, and what is left, as pg_restore does it with
+    several jobs."""
     items = [item for item in dump.items if isinstance(item, CopyBlock) or _fits(item, server)]
     data = [n for n, item in enumerate(items) if isinstance(item, CopyBlock) or _VALUES.match(item.text)]
     first, behind = (data[0], data[-1] + 1) if data else (len(items), len(items))
@@ -353,7 +359,8 @@ def _is(item: SqlStatement | CopyBlock, command: str) -> bool:
 def _copied(
     o: CustomOptions, name: str, work: Sequence[tuple[SqlStatement | None, SqlStatement | CopyBlock]]
 ) -> Step:
-    """Blocks over connections; single statements between them (values of sequences) on the first."""
+    """Returns the step that loads blocks over connections; single statements between them (values of
+    sequences) on the first."""
     blocks = [(session, item) for session, item in work if isinstance(item, CopyBlock)]
     shares = spread(
         blocks, max(1, min(o.load_connections, len(blocks))), lambda one: float(one[1].bytes or 1)
@@ -368,7 +375,8 @@ def _copied(
 def _indexed(
     o: CustomOptions, name: str, work: Sequence[tuple[SqlStatement | None, SqlStatement]], dump: Source
 ) -> Step:
-    """All of one table on one connection, tables at the same time: nobody waits for another's lock."""
+    """Returns the step that makes indexes: all of one table on one connection, tables at the same time, so
+    that no connection waits for another's lock."""
     sizes: dict[str, int] = {}
     for item in dump.items:
         if isinstance(item, CopyBlock) and (into := _INTO.match(item.text)):
@@ -399,7 +407,8 @@ def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[CopyBlock], l
 
 
 def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: float) -> Step:
-    """One operation of all connections together, judged by how often it could be done in an hour."""
+    """Returns a step that is one operation of all connections together, judged by how often it could be done
+    in an hour."""
     return Step(
         f"load.{name}",
         [
@@ -438,7 +447,7 @@ def _in_session(session: SqlStatement | None, item: SqlStatement | CopyBlock) ->
 
 
 def _fits(statement: SqlStatement, server: Features) -> bool:
-    """Whether a dump's statement is one for the data; not a setting that this server lacks."""
+    """Returns whether a dump's statement is for the data and not a setting that this server lacks."""
     if _LEFT_OUT.match(statement.text):
         return False
     found = _SET.match(statement.text)
@@ -447,7 +456,8 @@ def _fits(statement: SqlStatement, server: Features) -> bool:
 
 
 def _has_setting(server: Features, name: str) -> bool:
-    """Whether a server has a setting: it says so itself, else its programs, else the table of versions."""
+    """Returns whether a server has a setting: by its own answer, else its programs', else the table of
+    versions."""
     if not history(name.lower()):
         return True  # of an extension, or newer than the table: the server answers
     if server.settings is not None:
@@ -456,7 +466,7 @@ def _has_setting(server: Features, name: str) -> bool:
 
 
 def _settings_lacking(dump: Source, server: Features) -> list[NotLoaded]:
-    """The settings of a dump that this server lacks: they are left out."""
+    """Returns the settings of a dump that this server lacks: they are left out."""
     sets = [i for i in dump.items if isinstance(i, SqlStatement) and _SET.match(i.text)]
     return [
         NotLoaded(beginning(item.text), "the server has no setting of this name")
@@ -468,7 +478,7 @@ def _settings_lacking(dump: Source, server: Features) -> list[NotLoaded]:
 
 
 def _sessions(items: Sequence[SqlStatement | CopyBlock]) -> list[SqlStatement | None]:
-    """The statement that sets the search path in which each item stands."""
+    """Returns the statement that sets the search path for each item; None before the first."""
     now: SqlStatement | None = None
     found = []
     for item in items:
@@ -479,7 +489,8 @@ def _sessions(items: Sequence[SqlStatement | CopyBlock]) -> list[SqlStatement | 
 
 
 def _tables(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
-    """The tables that statements make, partitions apart: their sizes are counted with their parent's."""
+    """Returns the tables that statements make, without partitions: their sizes are counted with their
+    parent's."""
     made: list[str] = []
     parts: set[str] = set()
     for item in items:

@@ -65,7 +65,8 @@ _RESTRICT = re.compile(rb"\\(?:un)?restrict\b[^\n]*")
 
 
 def items(file: Path) -> Iterator[Item]:
-    """The statements and COPYs of a file, in order. UsageError names file and line of what cannot be read."""
+    """Yields the statements and COPYs of a file, in order. Raises UsageError with file and line of what
+    cannot be read."""
     with file.open("rb") as opened:
         if not opened.seek(0, 2):
             return
@@ -123,7 +124,7 @@ class _Scanner:
             yield self._made(begin, len(self._data), len(self._data))[0]
 
     def _made(self, begin: int, end: int, behind: int) -> tuple[Item, int]:
-        """The statement, and where the next one begins."""
+        """Returns the statement, and where the next one begins."""
         line = self._line_of(begin)
         raw = bytes(self._data[begin:end]).rstrip()
         self._size += len(raw)
@@ -174,7 +175,8 @@ class _Scanner:
         return UsageError(f"{shown(self._name)}:{self._line_of(at)}: {what}", hint)
 
     def _line_of(self, at: int) -> int:
-        """In pieces, forwards: there may be gigabytes of rows in between."""
+        """Returns the number of the line at a place, counted in pieces, forwards: there may be gigabytes of
+        rows in between."""
         while self._counted < at:
             end = min(at, self._counted + (1 << 20))
             self._line += self._data[self._counted : end].count(b"\n")

@@ -63,22 +63,23 @@ class Custom:
         return [*phases, *steps]
 
     def extensions(self, options: CustomOptions) -> Sequence[str]:
-        """Those that the options name, and those that the files of `setup` create."""
+        """Returns the extensions that the options name, and those that the files of `setup` create."""
         return setup(options, NEWEST).extensions
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """Its steps share their data; the length of those that name none can be chosen."""
+        """Returns the options for these steps: they share their data; the length of those that name none can
+        be chosen."""
         return {"seconds": seconds}
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.workload.custom.report import custom  # what draws is loaded where something is drawn
 
         return custom(results, workload)
 
     def estimate(self, options: CustomOptions) -> RunCost:
-        """Seconds as the steps say; bytes from those of the rows, and the write-ahead log: 1 GiB, or what the
-        load writes if that is less."""
+        """Returns the cost: seconds as the steps say; bytes from those of the rows, and the write-ahead log:
+        1 GiB, or what the load writes if that is less."""
         o = options
         made = setup(o, NEWEST)
         steps = [p for p in self._phases(o, NEWEST, made) if isinstance(p, Step)]

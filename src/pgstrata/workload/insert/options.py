@@ -176,10 +176,12 @@ class InsertOptions(CurveOptions):
         return min(self.settle_max, self.settle_base + self.settle_per_million * self.rows / 1e6)
 
     def statements(self, rows: int, batch: int) -> int:
-        """Statements each client needs so that all together write at least `rows`, `batch` at a time."""
+        """Returns the number of statements each client needs so that all together write at least `rows`,
+        `batch` at a time."""
         return math.ceil(rows / self.most_clients / batch)
 
     def loaded_rows(self) -> int:
-        """Rows after l.x (l.i0 rounded up to whole statements, plus what l.x inserts)."""
+        """Returns the number of rows after l.x (l.i0 rounded up to whole statements, plus what l.x
+        inserts)."""
         loaded = self.statements(self.rows, self.batch_i0) * self.batch_i0 * self.most_clients
         return loaded + (ROWS_BEFORE_INDEXES * self.table_count if self.indexes == "after-load" else 0)

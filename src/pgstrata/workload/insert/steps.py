@@ -54,7 +54,7 @@ _NEVER = 2**31 - 1
 
 
 def create_table(table: str, partitions: int, rows_per_partition: int) -> list[str]:
-    """The statements that make one table; ids are handed out to a connection 1000 at a time."""
+    """Returns the statements that make one table; ids are handed out to a connection 1000 at a time."""
     by_range = " PARTITION BY RANGE (transactionid)" if partitions else ""
     statements = [
         f"CREATE TABLE {table} ("
@@ -85,7 +85,7 @@ SECONDARY_INDEXES = (
 
 
 def _table(o: InsertOptions) -> dict[str, Value]:
-    """What {t} is: the number in the table's name, the client's own or 1."""
+    """Returns the value of {t}: the number in the table's name, the client's own or 1."""
     return {"t": Pick("client" if o.tables == "per-client" else "1", 1, o.table_count)}
 
 
@@ -137,7 +137,7 @@ def _read_min(o: InsertOptions, into: str = "min_id") -> Sql:
 
 
 def _find_tail(o: InsertOptions, clients: int, batch: int) -> tuple[list[Op], list[Op]]:
-    """How deleters of `batch` rows find the tail of the queue: before the step, and within it.
+    """Returns how deleters of `batch` rows find the tail of the queue: before the step, and within it.
 
     Clients that share a table delete stripes of it, else all of them would want the same rows and wait
     for each other's locks: of each `clients × batch` ids behind where the step began, client i takes
@@ -192,7 +192,8 @@ class _Query:
     n: int = 1
 
     def ops(self, o: InsertOptions) -> tuple[list[Sql], Sql]:
-        """How the query is prepared before the step, and how one is sent, as option query_protocol says."""
+        """Returns how the query is prepared before the step, and how it is sent, as option query_protocol
+        says."""
         if o.query_protocol == "extended":
             values = Repeat(self.n, "{id}", id=self.value)
             return [], Sql(self.text, name=self.name, values=_table(o), ids=values)
@@ -237,7 +238,8 @@ def _range_queries(o: InsertOptions, clients: int) -> Role:
 
 
 def _point_queries(o: InsertOptions, clients: int, *, deleted: bool) -> Role:
-    """deleted: a role that deletes keeps min_id; else this role reads it, once."""
+    """Returns the role that sends point queries. deleted: a role that deletes keeps min_id; else this role
+    reads it, once."""
     read_max = Sql(
         "SELECT max(transactionid) FROM pi{t}",
         name="max",
@@ -307,7 +309,8 @@ def l_i0(o: InsertOptions) -> Step:
 
 
 def l_x(o: InsertOptions) -> Step:
-    """One connection for each table; with one shared table its indexes are made once."""
+    """Returns the step l.x: one connection for each table; with one shared table its indexes are made
+    once."""
     indexes = [
         Sql(f"CREATE INDEX pi{{t}}_{name} ON pi{{t}} ({columns})", name=name, values=_table(o))
         for name, columns in SECONDARY_INDEXES
@@ -325,7 +328,7 @@ def l_x(o: InsertOptions) -> Step:
 
 
 def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
-    """l.i1 and l.i2: inserts and deletes until the rows are in."""
+    """Returns the steps l.i1 and l.i2: inserts and deletes until the rows are in."""
     operations = o.statements(rows, batch)
     return Step(
         name,
@@ -345,7 +348,8 @@ def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
 
 
 def queries(o: InsertOptions, name: str, kind: str, rate: int, clients: int) -> Step:
-    """qr… and qp…: queries as fast as possible in front of inserts and deletes at a fixed rate."""
+    """Returns the steps qr… and qp…: queries as fast as possible in front of inserts and deletes at a fixed
+    rate."""
     writers = (
         [
             _inserter(o, clients, o.batch_q, operations=None, rate=rate),
@@ -442,7 +446,7 @@ class InsertBenchmark:
         return phases
 
     def estimate(self, options: InsertOptions) -> RunCost:
-        """Seconds from typical rates; bytes from the widths of rows and index entries.
+        """Returns the cost: seconds from typical rates; bytes from the widths of rows and index entries.
 
         A row takes 24 bytes of header, 4 of line pointer, 32 of fixed columns and its data; entries of
         the primary key 20 bytes, of the secondary indexes 24 to 28, in pages about 70 % full once

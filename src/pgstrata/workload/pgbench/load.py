@@ -76,7 +76,8 @@ def create(o: PgbenchOptions, server: Features) -> Admin:
 
 
 def fill(o: PgbenchOptions, server: Features) -> Step:
-    """One transaction that empties and fills the tables, rows frozen where the version can."""
+    """Returns the step with one transaction that empties and fills the tables, rows frozen where the version
+    can."""
 
     def copy(table: str, rows: int, row: str, **values: Expr) -> CopyRows:
         # The number by which pgbench itself decides; what it writes is understood since 9.3.
@@ -121,7 +122,7 @@ def fill(o: PgbenchOptions, server: Features) -> Step:
 
 
 def keys(o: PgbenchOptions) -> Step:
-    """Primary keys, and foreign keys where they are asked for."""
+    """Returns the step that makes primary keys, and foreign keys if they are asked for."""
     statements = [
         f"alter table {BRANCHES} add primary key (bid)",
         f"alter table {TELLERS} add primary key (tid)",

@@ -113,7 +113,7 @@ class PgbenchOptions(CurveOptions):
         return self
 
     def files(self) -> Iterator[str]:
-        """Every script that the options name."""
+        """Yields all scripts that the options name."""
         yield from (weighted(name)[0] for name in self.scripts)
 
     @property

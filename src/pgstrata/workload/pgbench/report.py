@@ -38,7 +38,8 @@ class Facet:
 
 
 def _facets(results: RunSet, workload: WorkloadResults) -> list[Facet]:
-    """One for each config where several versions ran under several configs; in the order of the campaign."""
+    """Returns one facet for each config if several versions ran under each, else a single facet with all
+    variants; in the order of the campaign."""
     of_run = {
         run.variant: (
             run.record.config.name,
@@ -63,7 +64,7 @@ def _facets(results: RunSet, workload: WorkloadResults) -> list[Facet]:
 
 
 def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
-    """None where no two steps of a group differ in their number of clients."""
+    """Returns the report's section on numbers of clients; None if no two steps of a group differ in them."""
     found: dict[str, dict[int, StepResults]] = {}
     for step in workload.compared:
         if match := CLIENTS.search(step.name):
@@ -84,7 +85,7 @@ def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def _latency(own: Repeats, name: str) -> float | None:
-    """Of the role the headline counts, in ms, all repeats added up."""
+    """Returns a latency of the role the headline counts, in ms, all repeats added up."""
     latency = own.latencies.get(own.typical.record.role)
     value: float | None = getattr(latency, name) if latency else None
     return None if value is None else value * 1e3

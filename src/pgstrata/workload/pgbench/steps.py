@@ -59,7 +59,8 @@ def step(
     *,
     reads_only: bool,
 ) -> Step:
-    """The name ends in the number of clients; steps of one group differ in that number only."""
+    """Returns a step whose name ends in the number of clients; steps of one group differ in that number
+    only."""
     predefined = {"scale": o.scale, "random_seed": o.seed, "default_seed": o.seed}
     role = Role(
         "query",
@@ -152,19 +153,19 @@ class Pgbench:
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """Its steps are few and share their data; their length can be chosen."""
+        """Returns the options for these steps: they are few and share their data; their length can be
+        chosen."""
         return {"seconds": seconds}
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
-        """Its section of the report."""
+        """Returns the workload's section of the report."""
         from pgstrata.workload.pgbench.report import scaling  # what draws is loaded where something is drawn
 
         return scaling(results, workload)
 
     def estimate(self, options: PgbenchOptions) -> RunCost:
-        """15 MB for each unit of scale; updated rows and the history: a quarter more and 300 kB/s;
-        write-ahead log: 1 GiB, or what the load writes if that is less.
-        """
+        """Returns the cost: 15 MB for each unit of scale; updated rows and the history: a quarter more and
+        300 kB/s; write-ahead log: 1 GiB, or what the load writes if that is less."""
         o = options
         steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
         seconds = sum(s.expected_seconds for s in steps)

@@ -27,12 +27,12 @@ PAD = Digits("-".join(["#" * 11] * 5), "varchar")
 
 
 def key(o: TableOptions) -> Expr:
-    """A uniform id, which is also what column k holds."""
+    """Returns an expression that draws a uniform id; column k holds such ids, too."""
     return Uniform(1, o.rows, "int8")
 
 
 def _spread(o: TableOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
-    """What each table needs, table n done by connection (n − 1) mod load_connections."""
+    """Returns the ops that each table needs, table n done by connection (n − 1) mod load_connections."""
     connections = min(o.tables, o.load_connections)
     if connections == 1:
         return [op for n in range(1, o.tables + 1) for op in ops(n)]
@@ -43,7 +43,7 @@ def _spread(o: TableOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
 
 
 def once(o: TableOptions, name: str, ops: Callable[[int], Sequence[Op]], unit: str, seconds: float) -> Step:
-    """A step outside the comparison that does something once to every table."""
+    """Returns a step outside the comparison that does something once to every table."""
     return Step(
         name,
         [Role("load", min(o.tables, o.load_connections), [Script(*_spread(o, ops))], operations=1)],
@@ -68,7 +68,7 @@ def create(o: TableOptions) -> Admin:
 
 
 def load(o: TableOptions) -> list[Phase]:
-    """Rows by COPY, then the indexes; ids go on where the rows end."""
+    """Returns the phases of the load: rows by COPY, then the indexes; ids go on where the rows end."""
     rows = float(o.tables * o.rows)
 
     def copy(n: int) -> list[Op]:

@@ -48,7 +48,7 @@ RETRIED = ("40P01", "40001", "23505")
 
 
 def _on_a_table(o: TableOptions, *statements: Callable[[dict[str, Value]], Sequence[Op]]) -> list[Op]:
-    """Statements that share one table, drawn uniformly; {t} in their text is its number."""
+    """Returns statements that share one table, drawn uniformly; {t} in their text is its number."""
     ops: list[Op] = [Set("t", f"random(1, {o.tables})")] if o.tables > 1 else []
     table: dict[str, Value] = {"t": Pick("t" if o.tables > 1 else "1", 1, o.tables)}
     for statement in statements:
@@ -57,20 +57,20 @@ def _on_a_table(o: TableOptions, *statements: Callable[[dict[str, Value]], Seque
 
 
 def points(o: TableOptions, n: int) -> list[Op]:
-    """n point selects."""
+    """Returns n point selects."""
     one = "SELECT c FROM sbtest{t} WHERE id={id}"
     return _on_a_table(o, *[lambda t: [Sql(one, name="point-select", values=t, id=key(o))]] * n)
 
 
 def in_list(o: TableOptions, columns: str, column: str, n: int, keys: Value | None = None) -> list[Op]:
-    """One select of n keys, uniform unless given."""
+    """Returns one select of n keys, uniform unless given."""
     sql = f"SELECT {columns} FROM sbtest{{t}} WHERE {column} IN ({{keys}})"
     many = keys or Repeat(n, "{key}", ", ", key=key(o))
     return _on_a_table(o, lambda t: [Sql(sql, name="select", values=t, keys=many)])
 
 
 def hot_points(o: TableOptions, n: int) -> list[Op]:
-    """One select of n keys that are always the same: consecutive ones in the middle of the table."""
+    """Returns one select of n keys that are always the same: consecutive ones in the middle of the table."""
     keys = {f"key{i}": Expr(str(o.rows // 2 + i)) for i in range(1, n + 1)}
     in_braces = ", ".join(f"{{{name}}}" for name in keys)
     sql = f"SELECT c FROM sbtest{{t}} WHERE id IN ({in_braces})"
@@ -80,7 +80,7 @@ def hot_points(o: TableOptions, n: int) -> list[Op]:
 def between(
     o: TableOptions, select: str, column: str, width: int, after: str = "", name: str = "select"
 ) -> list[Op]:
-    """One select of the range [low, low + width], low uniform."""
+    """Returns one select of the range [low, low + width], low uniform."""
     sql = f"SELECT {select} FROM sbtest{{t}} WHERE {column} BETWEEN {{low}} AND {{high}}{after}"
     low, high = Var("low", "int8"), Expr(f":low + {width}")
     return _on_a_table(
@@ -113,7 +113,7 @@ def count_range(o: TableOptions, size: int) -> list[Op]:
 
 
 def reads(o: TableOptions, size: int) -> list[Op]:
-    """What read-only does between BEGIN and COMMIT."""
+    """Returns the ops of read-only between BEGIN and COMMIT."""
     ranges = (simple_range, sum_range, order_range, distinct_range)
     return points(o, 10) + [op for one in ranges for op in one(o, size)]
 
@@ -154,7 +154,7 @@ def delete_insert(o: TableOptions) -> list[Op]:
 
 
 def writes(o: TableOptions) -> list[Op]:
-    """What write-only does between BEGIN and COMMIT."""
+    """Returns the ops of write-only between BEGIN and COMMIT."""
     return update_index(o) + update_nonindex(o) + delete_insert(o)
 
 
@@ -205,7 +205,7 @@ def _read_only(n: int) -> Microbenchmark:
 
 
 def _one_range(name: str, range_: Callable[[TableOptions, int], list[Op]]) -> Microbenchmark:
-    """read-only with all of its point selects and one of its ranges."""
+    """Returns read-only with all of its point selects and one of its ranges."""
     return Microbenchmark(name, _AGGREGATE, lambda o: transaction(points(o, 10) + range_(o, 1000)))
 
 
@@ -326,7 +326,8 @@ SUMMARIES = {
 
 
 def matches(m: Microbenchmark, pattern: str) -> bool:
-    """Whether a list, name, family (`random-points`, `read-only.pre`) or glob means this one."""
+    """Returns whether a list, name, family (`random-points`, `read-only.pre`) or glob means this
+    microbenchmark."""
     if pattern in LISTS:
         return m in LISTS[pattern]
     name, _, pre = m.name.partition(".pre") if m.name.endswith(".pre") else (m.name, "", None)
@@ -351,7 +352,8 @@ class SysbenchOptions(TableOptions):
 
 
 def seconds_of(o: TableOptions, m: Microbenchmark) -> float:
-    """Seconds a microbenchmark is measured; write-only has those of a read, as in the original scripts."""
+    """Returns the seconds a microbenchmark is measured; write-only has those of a read, as in the original
+    scripts."""
     return o.write_seconds if m.group == _WRITE and m.name != "write-only" else o.read_seconds
 
 
@@ -406,7 +408,7 @@ def points_of(o: TableOptions, m: Microbenchmark) -> Iterator[Phase]:
 
 
 def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
-    """A step that fills caches, shown and in no comparison; none where nothing is to be warmed."""
+    """Returns a step that fills caches, shown and in no comparison; none if nothing is to be warmed."""
     seconds = o.read_seconds if o.cache_seconds is None else o.cache_seconds
     if not seconds:
         return []
@@ -480,20 +482,20 @@ class Sysbench:
         return found
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
-        """What reads can be of any length; what writes has the length that the data are made for."""
+        """Returns the options for these steps: reads can be of any length; writes have the length that the
+        data are made for."""
         alone = self.part(steps)
         known = steps and {m.name for m in ALL}.issuperset(alone["steps"])
         return {"read_seconds": seconds, **(alone if known else {})}
 
     def part(self, steps: Sequence[str]) -> Mapping[str, Any]:
-        """A curve is measured as a whole."""
+        """Returns the options for these steps; a curve is measured as a whole."""
         return {"steps": list(dict.fromkeys(CLIENTS.sub("", name) for name in steps))}
 
     def estimate(self, options: SysbenchOptions) -> RunCost:
-        """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
-        pages 90 % full, those of k at most twice that after updates. Updated rows that wait for
-        vacuum: half the table. Write-ahead log: 1 GiB, or what the load writes if that is less.
-        """
+        """Returns the cost. A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries
+        20 bytes in pages 90 % full, those of k at most twice that after updates. Updated rows that wait for
+        vacuum: half the table. Write-ahead log: 1 GiB, or what the load writes if that is less."""
         o = options
         seconds = 0.0
         for phase in self.phases(o, NEWEST):

@@ -69,7 +69,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         return tuple(re.compile(pattern, re.DOTALL) for pattern in self.code)
 
     def meets(self, code: Code) -> bool:
-        """Whether a statement has the change in it."""
+        """Returns whether a statement has the change in it."""
         if not self.code:
             return False
         if self.strings:

@@ -213,13 +213,13 @@ def _fails_for_sure(change: Change) -> bool:
 
 
 def _is_taken(m: Material, number: int) -> bool:
-    """Whether the new server has looked up all of a statement and found nothing wrong."""
+    """Returns whether the new server has looked up all of a statement and found nothing wrong."""
     words = [token.text.lower() for token in tokens(m.statements[number]) if token.kind == "word"]
     return words[:1] and words[0] in _ANALYZED and m.new.statements.get(number) == ""  # type: ignore[return-value]
 
 
 def _set_to(m: Material, change: Change) -> Iterator[str]:
-    """The settings of a change in the config files and in ALTER ROLE or DATABASE."""
+    """Yields the settings of a change in the config files and in ALTER ROLE or DATABASE."""
     for name, value in (*m.settings, *_altered(m.definitions)):
         if name in change.settings and (not change.values or re.fullmatch(change.values, value)):
             yield f"config {name} = {value}"
@@ -260,7 +260,8 @@ def _defaults(answers: Answers) -> dict[str, str]:
 
 
 def _removed_settings(m: Material) -> Iterator[Line]:
-    """Names in the user's files that the old server has and the new one lacks, the table's apart."""
+    """Yields a line with the names in the user's files that the old server has and the new one lacks, except
+    those in the table of changes."""
     old, new = _defaults(m.old), _defaults(m.new)
     told = {
         name

@@ -48,7 +48,7 @@ class CheckedUpgrade(msgspec.Struct, frozen=True):
 
 
 def has_pg_upgrade(old: Server, new: Server) -> bool:
-    """Whether both installations have what `pg_upgrade --check` needs."""
+    """Returns whether both installations have what `pg_upgrade --check` needs."""
     if old.bin_dir is None or new.bin_dir is None:
         return False
     return all((new.bin_dir / name).is_file() for name in OF_NEW) and all(

@@ -151,7 +151,7 @@ class _Asked:
 
     @contextlib.contextmanager
     def server(self, server: Server, config: Resolved) -> Iterator[tuple[Cluster, Answers, dict[str, str]]]:
-        """A running cluster with the schema, and what it said."""
+        """Yields a running cluster with the schema, and its answers."""
         with defined_schema(server, config, self._options, self._root, self._say, self._check) as schema:
             cluster = schema.cluster
             with cluster.connect(DATABASE, confined=schema.confined) as connection:
@@ -178,7 +178,8 @@ class _Asked:
             )
 
     def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
-        """What the languages say of the bodies of functions; it executes none of them."""
+        """Returns the complaints of the languages about the bodies of functions, empty for a good body; no
+        function is executed."""
         said: dict[str, str] = {}
         for name, oid, validator in connection.execute(QUESTIONS["functions"].encode()).fetchall():
             self._check()
@@ -190,8 +191,8 @@ class _Asked:
         return said
 
     def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
-        """What the parser says of each statement of the log, with the schema but without executing it, and
-        the numbers of those that have wrong syntax."""
+        """Returns the parser's complaint about each statement of the log, with the schema but without
+        executing it, and the numbers of those that have wrong syntax."""
         said: dict[int, str] = {}
         syntax: list[int] = []
         for number, text in self._statements.items():
@@ -210,7 +211,8 @@ class _Asked:
         return said, syntax
 
     def met(self, cluster: Cluster, changes: Sequence[Change]) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """The objects that meet each change, and the changes of which the server cannot be asked."""
+        """Returns the objects that meet each change, and the changes about which the server could not be
+        asked, with the reason."""
         found: dict[str, list[str]] = {}
         unanswered: dict[str, str] = {}
         with cluster.connect(DATABASE) as connection:

@@ -46,7 +46,7 @@ class Asked:
     source: str
 
     def share(self, statement: AskedStatement) -> float:
-        """Of the time, 0 to 1; of the calls where no time is known."""
+        """Returns a statement's share of the time, 0 to 1; of the calls if no time is known."""
         if self.seconds > 0:
             return statement.seconds / self.seconds
         return statement.calls / self.calls if self.calls else 0.0
@@ -58,7 +58,7 @@ class Asked:
 
 
 def of_log(file: Path, database: str | None, source: str) -> Asked:
-    """The statements of a captured file, each with the values of its first execution that went well.
+    """Returns the statements of a captured file, each with the values of its first execution that went well.
 
     Raises CapturedError, UsageError for a database that is not in it.
     """
@@ -87,7 +87,8 @@ def of_log(file: Path, database: str | None, source: str) -> Asked:
 
 
 def of_statistics(statistics: Statistics, source: str) -> Asked:
-    """The statements of pg_stat_statements, those of several users as one; they have `$1` for values.
+    """Returns the statements of pg_stat_statements, the same statement of several users as one; they have
+    `$1` for values.
 
     What functions have executed is part of the time of their callers.
     """

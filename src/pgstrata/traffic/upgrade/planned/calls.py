@@ -169,7 +169,7 @@ class _Damaged(UsageError):
 
 
 def _arguments(file: Path, item: SqlStatement, at: int) -> dict[str, str]:
-    """The arguments of a call by their names; those that are NULL are left out."""
+    """Returns the arguments of a call by their names; those that are NULL are left out."""
     found: list[str | None] = []
     end = ","
     while end == "," and (match := _ARGUMENT.match(item.text, at)):
@@ -231,7 +231,8 @@ def _column(file: Path, item: SqlStatement, values: dict[str, str]) -> ColumnCal
 def _of(
     known: Mapping[str, str], file: Path, item: SqlStatement, values: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The statistics among the arguments, each checked; `version` says which server they are of."""
+    """Returns the statistics among the arguments, each checked; `version`, the server they are of, is left
+    out."""
     for name, value in values.items():
         if name == "version":
             continue

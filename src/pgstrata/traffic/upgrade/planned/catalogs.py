@@ -73,7 +73,7 @@ class Catalogs:
     """The columns, types and operators of one database, read once. Raises psycopg.Error."""
 
     def __init__(self, session: psycopg.Connection[Any]) -> None:
-        """session: of a superuser whose search_path is pg_catalog."""
+        """Reads the catalogs of a session. session: of a superuser whose search_path is pg_catalog."""
         has = catalog_of(session).has
         collation = "a.attcollation::bigint" if has(column("pg_attribute", "attcollation")) else "0::bigint"
         self.by_name: dict[tuple[str, str, str], ColumnFacts] = {}
@@ -104,7 +104,8 @@ class Catalogs:
         return self._types[oid]
 
     def executes(self, oid: int, depth: int = 8) -> bool:
-        """Whether reading values of a type may execute what the schema defines: constraints of a domain."""
+        """Returns whether reading values of a type may execute what the schema defines: constraints of a
+        domain."""
         found = self._types.get(oid)
         if found is None or depth == 0 or found.kind in "dcpm":
             return True

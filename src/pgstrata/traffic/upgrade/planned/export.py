@@ -69,7 +69,8 @@ WHERE c.relkind IN ('r', 'p', 'm', 'i', 'I') AND {_OWN} ORDER BY n.nspname, c.re
 
 
 def _columns(*, ranges: bool, values: bool) -> str:
-    """ranges: pg_stats tells of ranges; values: values are written, too."""
+    """Returns the query that exports the statistics of columns. ranges: pg_stats tells of ranges; values:
+    values are written, too."""
     names = [
         name
         for name in COLUMN

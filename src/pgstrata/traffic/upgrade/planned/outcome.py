@@ -127,7 +127,7 @@ def _compared(asked: Asked, base: PlannedServer, other: PlannedServer) -> Planne
 
 
 def _why(*answers: tuple[PlannedServer, QueryPlan | NoPlan | None]) -> str:
-    """What the first of the servers without a plan says."""
+    """Returns the reason of the first server without a plan; empty if there is none."""
     return next((f"{server.label}: {plan.why}" for server, plan in answers if isinstance(plan, NoPlan)), "")
 
 

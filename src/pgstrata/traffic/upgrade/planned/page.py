@@ -58,13 +58,13 @@ def write_planned_page(planned: PlannedUpgrade, proof: str) -> Path:
 
 
 def title(planned: PlannedUpgrade) -> str:
-    """From which version to which."""
+    """Returns the title: from which version to which."""
     old, *new = (one.server.version for one in planned.servers)
     return f"Plans of PostgreSQL {old} and {' and '.join(new)}"
 
 
 def lede(planned: PlannedUpgrade) -> str:
-    """What was done, in a few sentences."""
+    """Returns a few sentences on what was done."""
     dumps = " and ".join(dump.name for dump in planned.question.dumps)
     statistics = planned.question.statistics
     name = statistics.name if statistics is not None else ""
@@ -77,7 +77,7 @@ def lede(planned: PlannedUpgrade) -> str:
 
 
 def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
-    """The answer for a version, in one sentence: how many statements have another plan."""
+    """Returns the answer for a version, in one sentence: how many statements have another plan."""
     asked = planned.asked
     whole = len(target.changed) + len(target.same)
     changed = (
@@ -101,7 +101,7 @@ def _percent(asked: Asked, statements: Sequence[Changed | AskedStatement]) -> st
 
 
 def percent(share: float) -> str:
-    """A share for people."""
+    """Returns a share as percent in words."""
     return f"{numbers.significant(100 * share, 2)} %"
 
 
@@ -148,7 +148,7 @@ def _first(named: list[tuple[str, str, str]], where: str) -> list[tuple[str, str
 
 
 def facts(planned: PlannedUpgrade) -> Iterator[Term]:
-    """What the comparison rests on."""
+    """Yields the facts that the comparison rests on."""
     for one in planned.servers:
         restored = one.restored
         yield Term(

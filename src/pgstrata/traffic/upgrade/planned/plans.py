@@ -98,7 +98,7 @@ def _asked(
 
 
 def _generic(connection: psycopg.Connection[Any], prepared: Prepared) -> Any:
-    """The plan for any values. Raises psycopg.Error."""
+    """Returns the plan for any values. Raises psycopg.Error."""
     connection.execute(f"PREPARE pgstrata_plan AS {prepared.text}".encode(), prepare=False)
     try:
         (count,) = connection.execute(_COUNT.encode()).fetchone() or (0,)

@@ -59,7 +59,8 @@ def slots_of(call: ColumnCall, facts: ColumnFacts, catalogs: Catalogs) -> Slots:
 
 
 def _may(slot: Slot, catalogs: Catalogs, missing: dict[str, str]) -> bool:
-    """Whether values may be read as a superuser: of a domain within a type they would execute functions."""
+    """Returns whether values may be read as a superuser: of a domain within a type they would execute
+    functions. Adds the reason to `missing` if not."""
     if not catalogs.executes(slot.type):
         return True
     name = _NAMES[slot.kind]

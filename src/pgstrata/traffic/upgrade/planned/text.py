@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def planned_text(planned: PlannedUpgrade, proof: str) -> str:
-    """For a terminal. proof: the command that measures."""
+    """Returns the comparison of plans as text for a terminal. proof: the command that measures."""
     lines = [title(planned), ""]
     for target in planned.versions:
         lines += [f"{target.label}: {said(planned, target)}", *_of_version(planned, target)]
@@ -55,7 +55,7 @@ def _of_version(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[str
 
 
 def planned_record(planned: PlannedUpgrade, page: Path, proof: str) -> Json:
-    """As JSON can hold it: the answer first."""
+    """Returns the comparison of plans as JSON: the answer first."""
     old, *_ = planned.servers
     return {
         "answer": {one.label: "do not go yet" if one.refused else "cannot tell" for one in planned.versions},
