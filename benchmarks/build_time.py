@@ -130,21 +130,21 @@ def _check(code: int, what: str, folder: Path) -> None:
 
 def _pairs(repo: Path, ref: str, place: Path, number: int) -> list[tuple[Took, Took]]:
     """By hand and by pgstrata without ccache; who is first changes from pair to pair."""
-    made = []
+    pairs = []
     for pair in range(number):
-        hand, own = place / f"hand{pair}", place / f"own{pair}"
+        hand, ours = place / f"hand{pair}", place / f"own{pair}"
         hand.mkdir()
-        own.mkdir()
+        ours.mkdir()
         todo: list[Callable[[], Took]] = [
             partial(by_hand, repo, ref, hand),
-            partial(by_pgstrata, "pgstrata, no ccache", repo, ref, own, ccache=False),
+            partial(by_pgstrata, "pgstrata, no ccache", repo, ref, ours, ccache=False),
         ]
         order = (0, 1) if pair % 2 == 0 else (1, 0)
         took = {which: todo[which]() for which in order}
-        made.append((took[0], took[1]))
+        pairs.append((took[0], took[1]))
         shutil.rmtree(hand)
-        shutil.rmtree(own)
-    return made
+        shutil.rmtree(ours)
+    return pairs
 
 
 def main() -> int:
@@ -165,16 +165,16 @@ def main() -> int:
             (folder := place / "ccache").mkdir()
             for what, ref in (("empty ccache", wanted.first), ("next commit", wanted.next)):
                 following.append(by_pgstrata(f"pgstrata, {what}", repo, ref, folder, ccache=True))
-    cpu = median(own.cpu / hand.cpu for hand, own in pairs)
-    clock = median(own.clock / hand.clock for hand, own in pairs)
+    cpu = median(ours.cpu / hand.cpu for hand, ours in pairs)
+    clock = median(ours.clock / hand.clock for hand, ours in pairs)
     print(f"| build, -j{jobs()} | seconds | of CPU | {' | '.join(STAGES)} |\n|---{'|---:' * 7}|")
-    for took in (*(one for pair in pairs for one in pair), *following):
+    for took in (*(build for pair in pairs for build in pair), *following):
         stages = " | ".join(f"{took.stages[stage]:.1f}" for stage in STAGES)
         print(f"| {took.what} | {took.clock:.0f} | {took.cpu:.0f} | {stages} |")
     print(f"pgstrata ÷ by hand, median of {len(pairs)} pairs: {cpu:.2f} of CPU, {clock:.2f} by the clock")
     good = cpu <= MOST_BY_HAND and clock <= MOST_BY_HAND
     if following:
-        plain = median(own.cpu for _, own in pairs)
+        plain = median(ours.cpu for _, ours in pairs)
         print(f"next commit ÷ without ccache: {following[-1].cpu / plain:.2f} of CPU")
         good = good and following[-1].cpu <= MOST_NEXT * plain
     return 0 if good or not wanted.check else 1

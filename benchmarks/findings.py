@@ -56,7 +56,7 @@ def main() -> int:
 def page(files: Sequence[Path]) -> tuple[str, list[str]]:
     """Returns the page, and which verdicts of the bundles do not come out the same."""
     published = [
-        one for one in read_published(ROOT / "campaigns/published/published.csv") if one.study == STUDY
+        entry for entry in read_published(ROOT / "campaigns/published/published.csv") if entry.study == STUDY
     ]
     parts, differences = [HEAD], []
     for file in files:
@@ -127,14 +127,14 @@ def _published(bundle: Bundle, comparison: CountComparison, step: str, published
     """Returns the published ratio of rates of the same two versions, the version it is of behind it."""
     versions = {run.variant: run.record.server.version for run in bundle.results.counted}
     measured = list(versions.values())
-    study = {one.version for one in published} | {one.base for one in published}
-    for one in published:
+    study = {entry.version for entry in published} | {entry.base for entry in published}
+    for entry in published:
         pair = (
-            (one.base, versions[comparison.base]),
-            (one.version, versions[comparison.other]),
+            (entry.base, versions[comparison.base]),
+            (entry.version, versions[comparison.other]),
         )
-        if one.step == step and all(mine in same_version(theirs, study, measured) for theirs, mine in pair):
-            return f"× {numbers.ratio(one.ratio.value)} ({one.version})"
+        if entry.step == step and all(mine in same_version(theirs, study, measured) for theirs, mine in pair):
+            return f"× {numbers.ratio(entry.ratio.value)} ({entry.version})"
     return ""
 
 

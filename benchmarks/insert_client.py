@@ -59,11 +59,11 @@ def study(cluster: Cluster, options: InsertOptions, wanted: set[str], engine: En
         elif isinstance(phase, Step) and phase.name in wanted:
             done, cpu, used = drive(cluster, phase, engine)
             rows = sum(role.rows for role in done.roles)
-            own = done.driver_cpu_seconds
+            driver_cpu_seconds = done.driver_cpu_seconds
             line = f"{phase.name:<6} {options.clients:>3} client(s)  {used:<9}"
             line += f" {rows / done.seconds:>10,.0f} rows/s"
-            line += f"  driver {own * 1e6 / rows:6.3f} µs/row"
-            line += f"  {100 * own / cpu:5.2f} % of the backends' {cpu:.2f} s"
+            line += f"  driver {driver_cpu_seconds * 1e6 / rows:6.3f} µs/row"
+            line += f"  {100 * driver_cpu_seconds / cpu:5.2f} % of the backends' {cpu:.2f} s"
             print(line + f"  peak {done.driver_peak_rss_bytes / 2**20:.1f} MiB", flush=True)
 
 

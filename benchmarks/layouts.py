@@ -82,8 +82,8 @@ def measured(
         comparison = run.record.comparison
         if comparison is None or comparison.layout != layout:
             raise SystemExit(f"the memory of these servers was not laid out as {layout}")
-    one, two = (next(step for step in runs[label].steps if step.name == given.step) for label in LABELS)
-    return one, two
+    base_step, two = (next(step for step in runs[label].steps if step.name == given.step) for label in LABELS)
+    return base_step, two
 
 
 def row(step: str, layout: str, base: StepRecord, other: StepRecord) -> str:
@@ -94,9 +94,9 @@ def row(step: str, layout: str, base: StepRecord, other: StepRecord) -> str:
         estimate(pairs.base[end - count : end], pairs.other[end - count : end])
         for end, count in zip(ends, pairs.blocks, strict=True)
     ]
-    ratios = np.array([one.log for one in blocks])
+    ratios = np.array([block.log for block in blocks])
     differ = math.sqrt((ratios[0::2].var(ddof=1) + ratios[1::2].var(ddof=1)) / 2)
-    error = math.sqrt(np.mean([one.standard_error**2 for one in blocks]))
+    error = math.sqrt(np.mean([block.standard_error**2 for block in blocks]))
     chance = math.sqrt(max(0.0, differ**2 - error**2))
     shown = " | ".join(f"{100 * value:.2f} %" for value in (error, differ, chance))
     return f"| {step} | {layout} | {len(blocks)} | {math.exp(ratios.mean()):.4f} | {shown} |"

@@ -95,8 +95,8 @@ def report(pairs: list[tuple[Run, Run]], known: list[Run]) -> int:
 
 def word(base: Run, same: Run, known: list[Run]) -> str:
     """What `pgstrata compare` says of these two runs."""
-    found = compare_all(Side("base", (base,)), [Side("same", (same,))], known=lambda: known)
-    return found[0].steps[0].verdict.word
+    comparisons = compare_all(Side("base", (base,)), [Side("same", (same,))], known=lambda: known)
+    return comparisons[0].steps[0].verdict.word
 
 
 def seconds_alone(base: Run, same: Run) -> str:

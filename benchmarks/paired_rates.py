@@ -51,12 +51,12 @@ SYSBENCH = {
     "point-query": ("oltp_point_select",),
     "read-only=100": ("oltp_read_only", "--range-size=100"),
     **{
-        f"read-only-{one}": (
+        f"read-only-{kind}": (
             "oltp_read_only",
             "--range-size=1000",
-            *(f"--{other}-ranges={int(other == one)}" for other in ("simple", "sum", "order", "distinct")),
+            *(f"--{other}-ranges={int(other == kind)}" for other in ("simple", "sum", "order", "distinct")),
         )
-        for one in ("simple", "sum", "order", "distinct")
+        for kind in ("simple", "sum", "order", "distinct")
     },
     "read-write=10": ("oltp_read_write", "--range-size=10"),
     "write-only": ("oltp_write_only",),

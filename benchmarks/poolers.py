@@ -134,14 +134,14 @@ def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, sec
 
 def ways(programs: Sequence[str]) -> list[Way]:
     """All there are with these poolers, whose versions are printed."""
-    found = [Way()]
+    all_ways = [Way()]
     for program in programs:
         through = find_through(program, {})
         assert through is not None
         print(f"{through.name} {through.version}")
         modes = ("session", "transaction") if KINDS[through.name].sharing else ("session",)
-        found += [Way(program, mode) for mode in modes]
-    return found
+        all_ways += [Way(program, mode) for mode in modes]
+    return all_ways
 
 
 def main() -> None:
@@ -162,12 +162,12 @@ def main() -> None:
     )
     with serving(server, CONFIG, SCALE, {"pgbench"}) as cluster:
         for clients in args.clients or CLIENTS:
-            found: dict[Way, list[Sample]] = {way: [] for way in taken}
+            by_way: dict[Way, list[Sample]] = {way: [] for way in taken}
             for number in range(args.rounds):
                 for way in random.Random(number).sample(taken, len(taken)):
                     with standing_between(cluster, way, clients, args.pool) as pooler:
-                        found[way].append(sample(cluster, pooler, args.mode, clients, args.seconds))
-            for way, samples in found.items():
+                        by_way[way].append(sample(cluster, pooler, args.mode, clients, args.seconds))
+            for way, samples in by_way.items():
                 rate, p50, p99, driver, between, backend = (
                     statistics.median(getattr(s, name) for s in samples)
                     for name in ("rate", "p50", "p99", "driver", "pooler", "server")

@@ -58,14 +58,14 @@ def report(step: Step, cluster: Cluster, folder: str) -> None:
         *events, done = driver.events()
         driver.close()
     assert isinstance(done, Done)
-    said = [event for event in events if isinstance(event, StatementDone)]
-    between = sorted(b.start - a.start - a.seconds for a, b in pairwise(said))
+    statements = [event for event in events if isinstance(event, StatementDone)]
+    between = sorted(b.start - a.start - a.seconds for a, b in pairwise(statements))
     begun = time.process_time()
     assert step.digest is not None
-    step.digest(said, Path(folder))
+    step.digest(statements, Path(folder))
     digest = time.process_time() - begun
-    n = len(said)
-    print(f"{n} queries of {statistics.median(e.seconds for e in said) * 1e3:.3f} ms (median)")
+    n = len(statements)
+    print(f"{n} queries of {statistics.median(e.seconds for e in statements) * 1e3:.3f} ms (median)")
     middle, late = statistics.median(between) * 1e3, between[len(between) * 99 // 100] * 1e3
     print(f"between: {middle:.3f} ms (median), {late:.3f} ms (p99)")
     print(f"driver CPU: {done.driver_cpu_seconds / n * 1e3:.3f} ms per query")

@@ -124,11 +124,11 @@ def main() -> None:
     )
     with serving(server, CONFIG, SCALE, {"pgbench"}) as cluster:
         for clients in args.clients or (1, 8, 32):
-            found: dict[str, list[Sample]] = {way: [] for way in WAYS}
+            by_way: dict[str, list[Sample]] = {way: [] for way in WAYS}
             for number in range(args.rounds):
                 for way in random.Random(number).sample(WAYS, len(WAYS)):
-                    found[way].append(sample(cluster, way, clients, args.seconds, args.mode))
-            for way, samples in found.items():
+                    by_way[way].append(sample(cluster, way, clients, args.seconds, args.mode))
+            for way, samples in by_way.items():
                 rate, latency, cpu, memory = (
                     statistics.median(getattr(s, name) for s in samples)
                     for name in ("rate", "latency", "cpu", "megabytes")
@@ -139,8 +139,8 @@ def main() -> None:
                     f"{f'{low:.2f} - {high:.2f}':>14}{memory:>6.0f}"
                 )
             for name in ("cpu", "rate"):
-                pairs = zip(found["record"], found["pgbouncer"], strict=True)
-                ratios = [getattr(own, name) / getattr(other, name) for own, other in pairs]
+                pairs = zip(by_way["record"], by_way["pgbouncer"], strict=True)
+                ratios = [getattr(ours, name) / getattr(other, name) for ours, other in pairs]
                 low, middle, high = statistics.quantiles(ratios, n=4)
                 print(
                     f"{'':>10}{name} of record / pgbouncer: {middle:.2f} ({low:.2f} - {high:.2f})", flush=True

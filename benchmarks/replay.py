@@ -33,7 +33,7 @@ from pgstrata.traffic.captured import EXTENDED, PREPARED, SIMPLE, Header, Statem
 ROOT = Path(__file__).parents[1]
 
 
-def made(path: Path, rate: int, sessions: int, seconds: float) -> float:
+def write_traffic(path: Path, rate: int, sessions: int, seconds: float) -> float:
     """A captured file of an even load; a third of each protocol. Returns when its last statement is meant to
     start, in seconds."""
     with Writer(path) as writer:
@@ -59,8 +59,8 @@ def made(path: Path, rate: int, sessions: int, seconds: float) -> float:
 @contextmanager
 def other_end(server: str | None, folder: Path) -> Iterator[Connection]:
     if server is not None:
-        found = acquire(server)
-        with Cluster(found, resolve([], found.version_num, 1 << 30), folder / "c") as cluster:
+        acquired = acquire(server)
+        with Cluster(acquired, resolve([], acquired.version_num, 1 << 30), folder / "c") as cluster:
             cluster.create()
             cluster.start()
             yield cluster.connection("postgres")
@@ -114,7 +114,7 @@ def main() -> None:
         with other_end(options.server, folder) as connection:
             for rate in map(int, options.rates.split(",")):
                 file = folder / f"{rate}.traffic"
-                last = made(file, rate, options.sessions, options.seconds)
+                last = write_traffic(file, rate, options.sessions, options.seconds)
                 done, seconds = replayed(connection, file, options.sessions, options.threads)
                 (role,) = done.roles
                 assert role.replay is not None

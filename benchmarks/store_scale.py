@@ -177,16 +177,16 @@ def fill_campaign(root: Path, runs: int) -> None:
                 run_id = f"20260101T000000-{place:04x}{repeat:04x}"
                 folder = root / "many" / label / "insert" / f"{repeat}-{run_id}"
                 link(model, shared, folder)
-                own = {
+                own_files = {
                     f"{name}.parquet": to_bytes(name, of_run(name, run_id, rows))
                     for name, rows in tables.items()
                 }
-                digests = known | {name: digests.of(data) for name, data in own.items()}
+                digests = known | {name: digests.of(data) for name, data in own_files.items()}
                 faster = shaken.gauss(1, 0.02)
                 steps = [step | {"rate": (step["rate"] or 0) * faster} for step in record["steps"]]
                 changed = record | {"run_id": run_id, "repeat": repeat, "steps": steps}
-                own |= {sums.NAME: sums.text(digests), "run.json": json.dumps(changed).encode()}
-                for name, data in own.items():
+                own_files |= {sums.NAME: sums.text(digests), "run.json": json.dumps(changed).encode()}
+                for name, data in own_files.items():
                     (folder / name).write_bytes(data)
 
 

@@ -85,10 +85,10 @@ class Memory:
         print(f"memory {self.name}: {self.peak / MIB:.0f} MiB with children, shared pages counted once")
 
     def _watch(self) -> None:
-        own = psutil.Process()
+        this_process = psutil.Process()
         while not self._stop.wait(0.5):
             total = 0
-            for process in (own, *own.children(recursive=True)):
+            for process in (this_process, *this_process.children(recursive=True)):
                 with contextlib.suppress(psutil.Error, OSError):
                     if process.name() != "postgres":
                         total += proportional_bytes(process)
@@ -123,7 +123,7 @@ def by_pgstrata(cluster: Cluster, options: TpcdsOptions) -> tuple[float, float]:
 def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:
     """Seconds the server takes for its own COPY from ready files."""
 
-    def one(tables: list[str]) -> None:
+    def copy_tables(tables: list[str]) -> None:
         with cluster.connect() as connection:
             for table in tables:
                 path = data.file(TPCDS, options.scale, table)
@@ -132,7 +132,7 @@ def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:
     shares = load.spread_tables(TPCDS, connections, lambda table: [table])
     begun = time.monotonic()
     with ThreadPoolExecutor(len(shares)) as pool:
-        for future in [pool.submit(one, share) for share in shares]:
+        for future in [pool.submit(copy_tables, share) for share in shares]:
             future.result()
     return time.monotonic() - begun
 
@@ -168,9 +168,9 @@ def main() -> None:
                         generated, loaded = by_pgstrata(cluster, options)
                         seconds[side] = generated + loaded
                         print(f"  generate {generated:.1f} s, load {loaded:.1f} s")
-                    own, its = own_cpu_seconds() - before[0], server_cpu_seconds(cluster) - before[1]
-                    cpu[side] = own + its
-                    print(f"  {side}: CPU {own:.1f} s, the server's {its:.1f} s")
+                    own_seconds, its = own_cpu_seconds() - before[0], server_cpu_seconds(cluster) - before[1]
+                    cpu[side] = own_seconds + its
+                    print(f"  {side}: CPU {own_seconds:.1f} s, the server's {its:.1f} s")
                 about = data.about(TPCDS, options.scale)
                 assert about is not None
                 print(f"pgstrata {seconds['pgstrata']:.1f} s, {about['raw_bytes'] / 1e6:.0f} MB")
@@ -184,8 +184,8 @@ def main() -> None:
             numbers = numbers_in(arguments.answers, TPCDS.queries)
             with Memory("of the answers"):
                 reference.make(TPCDS, options.scale, numbers, print)
-            found = [n for n in numbers if reference.answer(TPCDS, options.scale, n)]
-            print(f"answered: {' '.join(map(str, found))}")
+            known_numbers = [n for n in numbers if reference.answer(TPCDS, options.scale, n)]
+            print(f"answered: {' '.join(map(str, known_numbers))}")
 
 
 if __name__ == "__main__":

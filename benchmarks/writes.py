@@ -99,8 +99,11 @@ class Bench:
         (place / "base.conf").write_text(BOTH.get(kind, ""))
         (place / "other.conf").write_text(BOTH.get(kind, "") + OTHER.get(kind, ""))
         variants = ""
-        for label, own in (("base", int(kind == "wal")), ("other", ns)):  # asking which file it is costs time
-            env = {"LD_PRELOAD": str(self.library), variable_of(kind): str(own)}
+        for label, planted_ns in (
+            ("base", int(kind == "wal")),
+            ("other", ns),
+        ):  # asking which file it is costs time
+            env = {"LD_PRELOAD": str(self.library), variable_of(kind): str(planted_ns)}
             pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
             variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
             variants += f'config = ["default", "./{label}.conf"]\nenv = {{ {pairs} }}\n'
@@ -156,10 +159,10 @@ class Bench:
         if done.returncode:
             raise SystemExit(done.stderr)
         (verdict,) = json.loads(done.stdout)[0]["steps"]
-        found = {name: verdict[name] for name in ("word", "ratio", "low", "high", "n")}
+        figures = {name: verdict[name] for name in ("word", "ratio", "low", "high", "n")}
         line = {"kind": kind, "turns": turns, "number": number, "started": started}
         wall = round(time.monotonic() - begun, 1)
-        return {**line, "wall": wall, "seconds": base.seconds + other.seconds, **found}
+        return {**line, "wall": wall, "seconds": base.seconds + other.seconds, **figures}
 
 
 def variable_of(kind: str) -> str:
@@ -169,12 +172,12 @@ def variable_of(kind: str) -> str:
 def measure(arguments: argparse.Namespace) -> None:
     """Makes every comparison that the file lacks; kinds take turns."""
     lines = read(arguments.out)
-    own = {name: getattr(arguments, name) for name in OWN}
+    settings = {name: getattr(arguments, name) for name in OWN}
     with tempfile.TemporaryDirectory(prefix="pgstrata-writes-") as folder:
         bench = Bench(arguments, Path(folder))
         if not lines:
-            append(arguments.out, {"arguments": own})
-        elif lines[0]["arguments"] != own:
+            append(arguments.out, {"arguments": settings})
+        elif lines[0]["arguments"] != settings:
             raise SystemExit(
                 f"{arguments.out} was begun with {lines[0]['arguments']}: another --out, or the same"
             )
@@ -195,8 +198,8 @@ def measure(arguments: argparse.Namespace) -> None:
                     if (kind, turns, number) not in there:
                         line = bench.compared(kind, turns, planted.get(kind, {}).get("ns", 0), number)
                         append(arguments.out, line)
-                        said = f"{line['word']} {line['ratio']:.4f} ({line['low']} … {line['high']})"
-                        print(f"{kind}, {turns} {number + 1}: {said}, {line['wall']} s", flush=True)
+                        text = f"{line['word']} {line['ratio']:.4f} ({line['low']} … {line['high']})"
+                        print(f"{kind}, {turns} {number + 1}: {text}, {line['wall']} s", flush=True)
 
 
 def table(lines: list[Json]) -> str:
@@ -205,24 +208,24 @@ def table(lines: list[Json]) -> str:
         "| planted | turns | comparisons | slower | faster | same | unclear | ratio | spread | ± | seconds |"
     ]
     rows.append("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-    found = [line for line in lines if "kind" in line]
-    for kind, turns in dict.fromkeys((line["kind"], line["turns"]) for line in found):
-        own = [line for line in found if (line["kind"], line["turns"]) == (kind, turns)]
-        words = Counter(line["word"] for line in own)
-        ratios = [line["ratio"] for line in own]
-        spread = f"{statistics.stdev(ratios):.4f}" if len(own) > 1 else ""
-        halves = [(line["high"] - line["low"]) / 2 for line in own if line["low"] is not None]
+    comparisons = [line for line in lines if "kind" in line]
+    for kind, turns in dict.fromkeys((line["kind"], line["turns"]) for line in comparisons):
+        group = [line for line in comparisons if (line["kind"], line["turns"]) == (kind, turns)]
+        words = Counter(line["word"] for line in group)
+        ratios = [line["ratio"] for line in group]
+        spread = f"{statistics.stdev(ratios):.4f}" if len(group) > 1 else ""
+        halves = [(line["high"] - line["low"]) / 2 for line in group if line["low"] is not None]
         half = f"{statistics.median(halves):.4f}" if halves else ""
-        seconds = statistics.mean(line["seconds"] for line in own)
+        seconds = statistics.mean(line["seconds"] for line in group)
         counts = " | ".join(str(words[word]) for word in WORDS)
         figures = f"{statistics.mean(ratios):.4f} | {spread} | {half} | {seconds:.0f}"
-        rows.append(f"| {kind} | {turns} | {len(own)} | {counts} | {figures} |")
-    return "\n".join(rows + agreement(found))
+        rows.append(f"| {kind} | {turns} | {len(group)} | {counts} | {figures} |")
+    return "\n".join(rows + agreement(comparisons))
 
 
-def agreement(found: list[Json]) -> list[str]:
+def agreement(comparisons: list[Json]) -> list[str]:
     """How often frozen turns and whole rounds of the same pair of variants say the same of a stall."""
-    stalls = {(line["turns"], line["number"]): line for line in found if line["kind"] == "stall"}
+    stalls = {(line["turns"], line["number"]): line for line in comparisons if line["kind"] == "stall"}
     both = [
         (line, stalls["rounds", number])
         for (turns, number), line in stalls.items()
@@ -233,7 +236,7 @@ def agreement(found: list[Json]) -> list[str]:
         return []
     inside = sum(rounds["low"] <= frozen["ratio"] <= rounds["high"] for frozen, rounds in both)
     other_way = sum(frozen["low"] <= rounds["ratio"] <= frozen["high"] for frozen, rounds in both)
-    overlap = sum(max(one["low"] for one in pair) <= min(one["high"] for one in pair) for pair in both)
+    overlap = sum(max(side["low"] for side in pair) <= min(side["high"] for side in pair) for pair in both)
     return [
         f"\nOf {len(both)} pairs of variants the ratio of frozen turns lies in the interval of rounds in "
         f"{inside}, that of rounds in the interval of frozen turns in {other_way}; the intervals overlap in "

@@ -109,14 +109,14 @@ def test_stored_runs_are_compared_and_read(tmp_path: Path) -> None:
             with pytest.raises(pgstrata.UsageError, match=why):
                 results.sql(statement)
     assert not (tmp_path / "out.csv").exists()
-    found = pgstrata.compare(labels[0], labels[1], results=tmp_path / "results", despite_options=True)
-    assert (found.base, found.other) == (labels[0], labels[1])
-    assert {step.verdict.margin for step in found.steps} == {0.02}
+    comparison = pgstrata.compare(labels[0], labels[1], results=tmp_path / "results", despite_options=True)
+    assert (comparison.base, comparison.other) == (labels[0], labels[1])
+    assert {step.verdict.margin for step in comparison.steps} == {0.02}
     wider = pgstrata.Criterion(margin=0.3, confidence=0.99)
-    found = pgstrata.compare(
+    comparison = pgstrata.compare(
         labels[0], labels[1], results=tmp_path / "results", criterion=wider, despite_options=True
     )
-    assert {step.verdict.criterion for step in found.steps} == {wider}
+    assert {step.verdict.criterion for step in comparison.steps} == {wider}
     with pytest.raises(pgstrata.StoreError, match="no results folder"):
         pgstrata.open_results(tmp_path / "nowhere")
 
@@ -240,10 +240,10 @@ def dict_campaigns(source: str) -> Iterator[int]:
 
 def test_campaigns_inside_are_studies() -> None:
     assert list(dict_campaigns('x = {"variants": [], "workloads": []}')) == [1]
-    found = [
+    places = [
         f"{name}:{line}"
         for path in sorted(SOURCES.rglob("*.py"))
         if (name := path.relative_to(SOURCES).as_posix()) not in READERS
         for line in dict_campaigns(path.read_text(encoding="utf-8"))
     ]
-    assert found == []
+    assert places == []

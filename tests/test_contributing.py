@@ -42,12 +42,12 @@ def test_a_stop_in_python_is_there(stop: str) -> None:
     parts = stop.split(".")
     for end in range(len(parts) - 1, 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:end]))
+            target: object = importlib.import_module(".".join(parts[:end]))
         except ModuleNotFoundError:
             continue
         for name in parts[end:]:
-            found = getattr(found, name)
-        assert callable(found) or isinstance(found, cached_property)
+            target = getattr(target, name)
+        assert callable(target) or isinstance(target, cached_property)
         return
     pytest.fail(f"no module of {stop}")
 

@@ -107,7 +107,7 @@ def test_the_requirements_are_those_that_are_imported() -> None:
     assert names(PROJECT["dependencies"]) == set(CORE.values())
     extras = PROJECT["optional-dependencies"]
     assert set(EXTRAS.values()) <= extras.keys() - {"dev", "dist"}
-    (everything,) = [one for one in extras["dev"] if one.startswith("pgstrata[")]
+    (everything,) = [requirement for requirement in extras["dev"] if requirement.startswith("pgstrata[")]
     assert set(everything[9:-1].split(",")) == extras.keys() - {"dev", "dist"}
 
 

@@ -60,7 +60,7 @@ def test_every_wheel_is_for_any_python_3_and_old_systems(dist: Path, tmp_path: P
             programs = [name for name in names if re.search(r"\.data/scripts/pgstrata-\w+$", name)]
             archive.extractall(tmp_path, programs)
         for name in ("man/man1/pgstrata.1", *make_dist.SHELLS.values()):
-            assert any(one.endswith(f".data/data/share/{name}") for one in names), name
+            assert any(member.endswith(f".data/data/share/{name}") for member in names), name
         assert "pgstrata/share/campaigns/tuning-quick.toml" in names
         assert {Path(name).name for name in programs} == {"pgstrata-driver", "pgstrata-tools"}
         for name in programs:

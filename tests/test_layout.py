@@ -48,8 +48,8 @@ def started(folder: Path, layout: Layout | None, env: Mapping[str, str]) -> list
 @needed
 def test_processes_of_one_layout_lie_at_the_same_places(tmp_path: Path) -> None:
     """Whatever their environment is."""
-    one = Layout(pages=1234, grains=17)
-    assert started(tmp_path, one, {"A": "b"}) == started(tmp_path, one, {"A": "b" * 777, "C": "d"})
+    layout = Layout(pages=1234, grains=17)
+    assert started(tmp_path, layout, {"A": "b"}) == started(tmp_path, layout, {"A": "b" * 777, "C": "d"})
 
 
 @pytest.mark.program

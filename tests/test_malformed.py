@@ -153,34 +153,34 @@ def asked(capsys: Said, arguments: list[str], shown: str = "") -> str:
     what = shown or repr(arguments)[:500]
     with not_longer(what):
         code = main.invoke(arguments)
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert code in ENDINGS, what
-    both = said.out + said.err
+    both = captured.out + captured.err
     for word in ("Traceback", "defect", "panicked", "\x1b"):
         assert word not in both, f"{what}: {both[:2000]}"
     if code == 2:
         begins = ("error: ", "left out: ") if arguments else "Usage: "
-        assert said.err.startswith(begins), what
-    assert len(said.err) < 40_000, what
-    return said.err
+        assert captured.err.startswith(begins), what
+    assert len(captured.err) < 40_000, what
+    return captured.err
 
 
 def _campaigns(tmp_path: Path, capsys: Said) -> Try:
     file = tmp_path / "c.toml"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         text = in_lines(dice, CAMPAIGN) if dice.random() < 0.7 else CAMPAIGN
         data = in_bytes(dice, text.encode()) if dice.random() < 0.5 else text.encode()
         file.write_bytes(data)
         asked(capsys, ["run", "c.toml", "--dry-run"], f"campaign {data!r}")
 
-    return one
+    return attempt
 
 
 def _config_files(tmp_path: Path, capsys: Said) -> Try:
     file = tmp_path / "f.conf"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         lines = FRAGMENT.split("\n")
         for _ in range(dice.choice((1, 3))):
             at = dice.randrange(len(lines))
@@ -190,7 +190,7 @@ def _config_files(tmp_path: Path, capsys: Said) -> Try:
         version = dice.choice(("pg:9.6", "pg:12", "pg:17", "pg:18"))
         asked(capsys, ["config", "explain", "f.conf", "--server", version], f"config file {data!r}")
 
-    return one
+    return attempt
 
 
 def _driver(arguments: list[str], data: bytes, what: str) -> tuple[int, str]:
@@ -207,16 +207,16 @@ def _driver(arguments: list[str], data: bytes, what: str) -> tuple[int, str]:
             with contextlib.suppress(BrokenPipeError):
                 done.stdin.close()
         output.seek(0)
-        said = output.read().decode(errors="replace")
-    assert done.returncode in (0, 1, 2), f"{what}: {done.returncode} {said[:2000]}"
-    assert "panicked" not in said and "memory allocation" not in said, f"{what}: {said[:2000]}"
-    return done.returncode, said
+        text = output.read().decode(errors="replace")
+    assert done.returncode in (0, 1, 2), f"{what}: {done.returncode} {text[:2000]}"
+    assert "panicked" not in text and "memory allocation" not in text, f"{what}: {text[:2000]}"
+    return done.returncode, text
 
 
 def _scripts(tmp_path: Path, capsys: Said) -> Try:
     file = tmp_path / "s.sql"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         words = SCRIPT.split(" ")
         for _ in range(dice.choice((0, 1, 3))):
             words[dice.randrange(len(words))] = dice.choice((*NUMBERS, *TEXTS))
@@ -224,11 +224,11 @@ def _scripts(tmp_path: Path, capsys: Said) -> Try:
         data = in_bytes(dice, text)
         file.write_bytes(data)
         more = ["--extended"] * dice.randrange(2) + ["--allow-shell"] * dice.randrange(2)
-        code, said = _driver(["check", str(file), *more], b"", f"script {data!r}")
+        code, output = _driver(["check", str(file), *more], b"", f"script {data!r}")
         if code:
-            assert json.loads(said.split("\n")[0])["event"] == "error", data
+            assert json.loads(output.split("\n")[0])["event"] == "error", data
 
-    return one
+    return attempt
 
 
 def _specs(tmp_path: Path, capsys: Said) -> Try:
@@ -242,22 +242,22 @@ def _specs(tmp_path: Path, capsys: Said) -> Try:
         steps = [p for p in workload.phases(options, NEWEST) if isinstance(p, Step)]
         specs += [{"version": 1, "connection": connection, **document(step.spec())} for step in steps]
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         spec = in_json(dice, dice.choice(specs))
         where = spec.get("connection") if isinstance(spec, dict) else None
         if isinstance(where, dict) and not str(where.get("host")).startswith("/"):
             where["host"] = str(tmp_path)  # no name is looked up, and nobody is connected to
         text = json.dumps(spec).encode()
         data = in_bytes(dice, text) if dice.random() < 0.2 else text
-        code, said = _driver(["run"], data + b"\n", f"spec {data[:5000]!r}")
+        code, output = _driver(["run"], data + b"\n", f"spec {data[:5000]!r}")
         assert code != 0, data[:5000]
-        assert json.loads(said.split("\n")[0])["event"] == "error", data[:5000]
+        assert json.loads(output.split("\n")[0])["event"] == "error", data[:5000]
 
-    return one
+    return attempt
 
 
 def _runs(results: Path, tmp_path: Path, capsys: Said) -> Try:
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         copied = tmp_path / "results"
         shutil.rmtree(copied, ignore_errors=True)
         shutil.copytree(results, copied)
@@ -287,13 +287,13 @@ def _runs(results: Path, tmp_path: Path, capsys: Said) -> Try:
         for command in wanted:
             asked(capsys, command, f"{command} after damage to {what} in {run}")
 
-    return one
+    return attempt
 
 
 def _query_files(tmp_path: Path, capsys: Said) -> Try:
     file = tmp_path / "q.txt"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         text = "\n".join(
             dice.choice(("backup & !dump", "a <-> b", *TEXTS)) for _ in range(dice.randrange(20))
         )
@@ -301,11 +301,11 @@ def _query_files(tmp_path: Path, capsys: Said) -> Try:
         file.write_bytes(data)
         with not_longer(f"query file {data!r}"):
             try:
-                found = queries.from_file(file, dice.choice((1, 5, 1000)))
+                read_queries = queries.from_file(file, dice.choice((1, 5, 1000)))
             except UsageError as error:
                 assert "no queries" in error.message
             else:
-                assert all(q == q.strip() and q and "\0" not in q for q in found), data
+                assert all(q == q.strip() and q and "\0" not in q for q in read_queries), data
         arguments = [
             "run",
             "--server",
@@ -318,7 +318,7 @@ def _query_files(tmp_path: Path, capsys: Said) -> Try:
         ]
         asked(capsys, [*arguments, "--set", "messages=1"], f"query file {data!r}")
 
-    return one
+    return attempt
 
 
 COMMANDS: list[tuple[list[str], list[str], list[str]]] = [
@@ -387,7 +387,7 @@ def _options(results: Path, tmp_path: Path, capsys: Said) -> Try:
     shutil.copytree(results, "results")
     variants = ["pg12.22.x10a", "pg17.11.x10a", "pg:17", "insert", "l.i1", "results", "table", "json", "5"]
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         fixed, valued, plain = dice.choice(COMMANDS)
         arguments = list(fixed)
         for _ in range(dice.choice((0, 1, 1, 2, 4))):
@@ -404,7 +404,7 @@ def _options(results: Path, tmp_path: Path, capsys: Said) -> Try:
             arguments.insert(len(fixed), dice.choice((*TEXTS, *variants)))
         asked(capsys, arguments)
 
-    return one
+    return attempt
 
 
 KINDS = ["campaign", "fragment", "script", "spec", "run", "query file", "options"]
@@ -413,21 +413,21 @@ KINDS = ["campaign", "fragment", "script", "spec", "run", "query file", "options
 def malformed(kind: str, count: int, results: Path, tmp_path: Path, capsys: Said) -> None:
     match kind:
         case "campaign":
-            one = _campaigns(tmp_path, capsys)
+            attempt = _campaigns(tmp_path, capsys)
         case "fragment":
-            one = _config_files(tmp_path, capsys)
+            attempt = _config_files(tmp_path, capsys)
         case "script":
-            one = _scripts(tmp_path, capsys)
+            attempt = _scripts(tmp_path, capsys)
         case "spec":
-            one = _specs(tmp_path, capsys)
+            attempt = _specs(tmp_path, capsys)
         case "run":
-            one = _runs(results, tmp_path, capsys)
+            attempt = _runs(results, tmp_path, capsys)
         case "query file":
-            one = _query_files(tmp_path, capsys)
+            attempt = _query_files(tmp_path, capsys)
         case _:
-            one = _options(results, tmp_path, capsys)
+            attempt = _options(results, tmp_path, capsys)
     for number in range(count):
-        one(random.Random(f"{kind}/{number}"))
+        attempt(random.Random(f"{kind}/{number}"))
 
 
 @pytest.mark.program
@@ -452,13 +452,13 @@ MOST_MEMORY = 512 << 20
 
 def read_malformed(kind: str, count: int, place: Path) -> None:
     """Reads so many malformed files of a kind. Memory grows by no more than `MOST_MEMORY` meanwhile."""
-    one = READERS[kind](place)
+    attempt = READERS[kind](place)
     count = max(FEW, count // SLOW.get(kind, 1))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (proc(5))
     before = memory("VmRSS")
     for number in range(count):
         with not_longer(f"{kind} {number}"):
-            one(random.Random(f"{kind}/{number}"))
+            attempt(random.Random(f"{kind}/{number}"))
     assert memory("VmHWM") - before <= MOST_MEMORY
 
 

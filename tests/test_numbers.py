@@ -112,12 +112,12 @@ def test_counts_agree_with_their_nouns() -> None:
 def test_no_message_makes_its_plural_by_itself() -> None:
     """`1 round are too few` came of a rule of its own beside the helper."""
     source = Path(numbers.__file__).parent
-    own = re.compile(r"""['"]s['"] (?:\* \(|if )|if \w+ == 1 else \w*['"]\w+s['"]""")
-    found = [
+    pattern = re.compile(r"""['"]s['"] (?:\* \(|if )|if \w+ == 1 else \w*['"]\w+s['"]""")
+    places = [
         f"{path.relative_to(source)}:{number}"
         for path in source.rglob("*.py")
         if path.name != "numbers.py"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if own.search(line)
+        if pattern.search(line)
     ]
-    assert not found
+    assert not places

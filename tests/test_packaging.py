@@ -53,9 +53,9 @@ def test_all_files_get_the_same_version(tmp_path: Path, version: str, of_cargo: 
     cargo = tomllib.loads((tmp_path / "Cargo.toml").read_text())
     assert cargo["workspace"]["package"]["version"] == of_cargo
     lock = tomllib.loads((tmp_path / "Cargo.lock").read_text())["package"]
-    own = {crate["name"]: crate["version"] for crate in lock if "source" not in crate}
+    crates = {crate["name"]: crate["version"] for crate in lock if "source" not in crate}
     members = [tomllib.loads(path.read_text()) for path in ROOT.glob("crates/*/Cargo.toml")]
-    assert own == dict.fromkeys((member["package"]["name"] for member in members), of_cargo)
+    assert crates == dict.fromkeys((member["package"]["name"] for member in members), of_cargo)
 
 
 def test_a_wheel_has_campaigns_docs_and_the_script_of_the_charts(
@@ -65,8 +65,8 @@ def test_a_wheel_has_campaigns_docs_and_the_script_of_the_charts(
     pgstrata_build.fill_share()
     for folder in ("campaigns", "docs"):
         expected = {path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()}
-        found = (tmp_path / "share" / folder).rglob("*")
-        assert {path.relative_to(tmp_path / "share") for path in found if path.is_file()} == expected
+        paths = (tmp_path / "share" / folder).rglob("*")
+        assert {path.relative_to(tmp_path / "share") for path in paths if path.is_file()} == expected
     assert (tmp_path / "share/plotly.min.js").read_bytes() == chart_script().read_bytes()
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]["include"]
     assert {"path": "src/pgstrata/share/**/*", "format": "wheel"} in included
@@ -109,9 +109,9 @@ def test_the_manual_page_has_every_command_and_nothing_that_roff_would_obey() ->
 @pytest.mark.parametrize("shell", Shell)
 def test_shells_complete_by_asking_the_program(shell: Shell, tmp_path: Path, pgstrata: Program) -> None:
     assert "_PGSTRATA_COMPLETE=complete_" in script(shell)
-    if found := shutil.which(shell.value):
+    if program := shutil.which(shell.value):
         (tmp_path / "script").write_text(script(shell))
-        subprocess.run([found, "-n", str(tmp_path / "script")], check=True)
+        subprocess.run([program, "-n", str(tmp_path / "script")], check=True)
     assert pgstrata("completion", shell.value).stdout.strip() == script(shell).strip()
 
 
@@ -128,14 +128,14 @@ def test_a_word_is_completed(words: str, expected: str) -> None:
 
 
 def test_the_list_of_parts_names_all_crates_and_packages() -> None:
-    made = json.loads(json.dumps(make_dist.parts(ROOT, "1.2.3")))
-    assert (made["bomFormat"], made["specVersion"]) == ("CycloneDX", "1.5")
-    urls = [part["purl"] for part in made["components"]]
+    bom = json.loads(json.dumps(make_dist.parts(ROOT, "1.2.3")))
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
+    urls = [part["purl"] for part in bom["components"]]
     assert len(set(urls)) == len(urls)
     assert "pkg:pypi/duckdb" in urls and any(url.startswith("pkg:cargo/rustls@") for url in urls)
     assert any(re.fullmatch(r"pkg:npm/plotly\.js@\d+\.\d+\.\d+", url) for url in urls)
-    sums = [part["hashes"][0]["content"] for part in made["components"] if "hashes" in part]
-    assert len(sums) > 100 and all(re.fullmatch(r"[0-9a-f]{64}", one) for one in sums)
+    sums = [part["hashes"][0]["content"] for part in bom["components"] if "hashes" in part]
+    assert len(sums) > 100 and all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in sums)
 
 
 def test_a_python_is_named_where_it_is_tested() -> None:

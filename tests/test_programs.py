@@ -20,8 +20,8 @@ def test_the_measured_program_has_no_code_for_downloads_in_it() -> None:
 @pytest.mark.program
 def test_both_programs_say_their_names() -> None:
     for path in (find_driver(), find_tools()):
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
-        assert said.stdout.split()[0] == path.name
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        assert done.stdout.split()[0] == path.name
 
 
 def test_a_variable_that_names_no_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ ALLOWED = {
     ("search/bisect/state.py", "state.version != VERSION"): NO_SERVER,
     ("watch/history.py", "values.version == VERSION"): NO_SERVER,
     ("bundle/packing.py", "manifest.version != VERSION"): NO_SERVER,
-    ("watch/history.py", "found.version != VERSION"): NO_SERVER,
+    ("watch/history.py", "known_alarms.version != VERSION"): NO_SERVER,
     ("campaign/plan/existing.py", "record.server.version != variant.server.version"): (
         "whether what was measured is of the same release"
     ),
@@ -58,11 +58,12 @@ ALLOWED = {
     ("source/build.py", "major_of(kept.record.version_num) == major_of(tree.version_num)"): (
         "how long a build takes is estimated by the last one of the same version"
     ),
-    ("judge/published.py", "version in own"): PUBLISHED,
-    ("judge/published.py", "{one for one in others if major_of(one) == major} <= {version}"): PUBLISHED,
-    ("judge/published.py", "major_of(one) == major"): PUBLISHED,
-    ("report/sections/published.py", "version in stands[one.version]"): PUBLISHED,
-    ("report/sections/published.py", "versions.get(variant) not in stands[one.version]"): PUBLISHED,
+    ("judge/published.py", "version in versions"): PUBLISHED,
+    ("judge/published.py", "{other for other in others if major_of(other) == major} <= {version}"): PUBLISHED,
+    ("judge/published.py", "major_of(candidate) == major"): PUBLISHED,
+    ("judge/published.py", "major_of(other) == major"): PUBLISHED,
+    ("report/sections/published.py", "version in stands[entry.version]"): PUBLISHED,
+    ("report/sections/published.py", "versions.get(variant) not in stands[entry.version]"): PUBLISHED,
     ("source/git.py", "version is None"): NO_SERVER,
     ("source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
     ("source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,
@@ -145,12 +146,12 @@ fine = seconds < 86400 and rows == 12
 
 
 def test_nothing_else_decides_by_the_number_of_a_version() -> None:
-    found = {
+    places = {
         (str(file.relative_to(SOURCE)), comparison)
         for file in SOURCE.rglob("*.py")
         for comparison in comparisons(file.read_text())
     }
-    new, gone = sorted(found - ALLOWED.keys()), sorted(ALLOWED.keys() - found)
+    new, gone = sorted(places - ALLOWED.keys()), sorted(ALLOWED.keys() - places)
     assert new == [], "ask the server, or give the reason here"
     assert gone == [], "these are gone: so are their reasons"
 

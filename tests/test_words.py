@@ -87,3 +87,66 @@ def test_one_function_is_called_shown() -> None:
 def test_an_old_word_is_seen_and_a_key_is_not() -> None:
     assert old_words("Fragments of a config are set aside") == ["fragments", "set aside"]
     assert old_words("files (`fragments`), {fragment.name}, $shape") == []
+
+
+BANNED_NAMES = {"found", "one", "own", "made", "said", "told"}
+KEYS_OF_FILES = {("captured.py", "made"), ("loaded.py", "made"), ("cached.py", "made")}
+"""Fields that are written to files by this name."""
+NOUNS = {
+    "this",
+    "whether",
+    "its",
+    "is",
+    "as",
+    "seconds",
+    "rows",
+    "columns",
+    "statements",
+    "queries",
+    "values",
+}
+"""First words of a docstring that end in s and are no verbs."""
+
+
+def names_bound(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the names that a file gives to functions, classes, parameters, fields and variables."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks"])
+def test_names_say_what_they_name(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, name in names_bound(ast.parse(path.read_text()))
+        if name in BANNED_NAMES and (path.name, name) not in KEYS_OF_FILES
+    ]
+    assert wrong == []
+
+
+def first_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the first word of each function's docstring; not of properties, which are nouns, and of
+    commands, whose help texts are imperative."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or not (text := ast.get_docstring(node)):
+            continue
+        decorators = " ".join(map(ast.dump, node.decorator_list))
+        is_command = "Annotated" in ast.dump(node.args) or "Option" in ast.dump(node.args)
+        if not is_command and not any(word in decorators for word in ("property", "command", "callback")):
+            yield node.lineno, text.split()[0].strip("`*.,:;")
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    wrong, seen = [], 0
+    for path in sorted((ROOT / "src/pgstrata").rglob("*.py")):
+        for line, word in first_words(ast.parse(path.read_text())):
+            seen += 1
+            if not word.endswith("s") or word.lower() in NOUNS:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {word}")
+    assert seen > 3000
+    assert wrong == []

@@ -180,8 +180,8 @@ def search(repo: Path, bad: str, folder: Path, by: str, seconds: float) -> Json:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit(done.returncode)
-    found: Json = json.loads(done.stdout)
-    return found
+    answer: Json = json.loads(done.stdout)
+    return answer
 
 
 def more(ratio: Json) -> float:
@@ -216,15 +216,18 @@ def main() -> int:
     series = f"{wanted.by}-{wanted.commits}-{wanted.changes}-{wanted.effects}-{wanted.seed}"
     for number, slow in enumerate(planted, 1):
         if not has_tag(repo, f"{series}-{number}"):
-            turns = {one.place: (one.where, round(one.effect / turn)) for one in slow}
+            turns = {
+                slow_commit.place: (slow_commit.where, round(slow_commit.effect / turn))
+                for slow_commit in slow
+            }
             make_branch(repo, f"{series}-{number}", turns, wanted.commits)
     only = [int(number) for number in wanted.only.split(",")] if wanted.only else range(1, len(planted) + 1)
     rows = []
     for number in only:
         slow, name = planted[number - 1], f"{series}-{number}"
-        found = search(repo, name, wanted.folder / name, wanted.by, wanted.seconds)
-        rows.append(row(number, slow, found))
-        print(f"{number}: {found['answer']}", file=sys.stderr)
+        answer = search(repo, name, wanted.folder / name, wanted.by, wanted.seconds)
+        rows.append(row(number, slow, answer))
+        print(f"{number}: {answer['answer']}", file=sys.stderr)
     print("| search | planted | found | probability | more than before it | builds | comparisons | seconds |")
     print("|---:|---|---|---|---|---:|---:|---:|")
     for text, _ in rows:
@@ -234,18 +237,21 @@ def main() -> int:
     return 0 if right == len(rows) else 1
 
 
-def row(number: int, slow: Sequence[Slow], found: Json) -> tuple[str, bool]:
+def row(number: int, slow: Sequence[Slow], answer: Json) -> tuple[str, bool]:
     """A line of the table, and whether exactly what was planted was found. Seconds: of builds + the rest."""
-    places = [(one.place, one.place) for one in slow]
-    groups = found["groups"]
+    places = [(slow_commit.place, slow_commit.place) for slow_commit in slow]
+    groups = answer["groups"]
     named = [(group["first"]["position"], group["last"]["position"]) for group in groups]
-    right = found["state"] == "found" and named == places
-    measured = found["measured"]
+    right = answer["state"] == "found" and named == places
+    measured = answer["measured"]
     built = {side["position"] for m in measured for side in (m["base"], m["other"])} - {0}
     building = sum(m["build_seconds"] for m in measured)
     cells = [
         str(number),
-        "; ".join(f"{one.place}: {one.effect * 100:g} %, {one.where.partition(':')[2]}" for one in slow),
+        "; ".join(
+            f"{slow_commit.place}: {slow_commit.effect * 100:g} %, {slow_commit.where.partition(':')[2]}"
+            for slow_commit in slow
+        ),
         ", ".join(str(a) if a == b else f"{a} … {b}" for a, b in named) or "nothing",
         ", ".join(_probability(group["probability"]) for group in groups),
         ", ".join(_effect(group["against_parent"]) for group in groups),

@@ -88,26 +88,30 @@ def history(n: int, effect: float, share_broken: float, dice: np.random.Generato
     return History(levels, frozenset(broken), culprit)
 
 
-def weighed(made: History, kind: Kind, dice: np.random.Generator) -> tuple[History, list[float]]:
+def weighed(history: History, kind: Kind, dice: np.random.Generator) -> tuple[History, list[float]]:
     """A history whose culprit fits to what is known of its commits, or contradicts it, and the prior."""
-    effect = made.levels[-1]
-    changes = [_touched(dice) for _ in range(made.n)]
+    effect = history.levels[-1]
+    changes = [_touched(dice) for _ in range(history.n)]
     names = [str(f) for f in dice.permutation(FUNCTIONS)[:EXECUTED]]
     shares = np.exp(2.5 * dice.normal(size=EXECUTED))
-    own = dict(zip(names, map(float, shares / shares.sum()), strict=True))
+    share_by_name = dict(zip(names, map(float, shares / shares.sum()), strict=True))
     files = {name: f"src/backend/{int(name) // IN_FILE}.c" for name in names}
-    met = [place for place, one in enumerate(changes) if one.names & own.keys()]
-    far = [place for place, one in enumerate(changes) if not one.code & set(files.values())]
-    weights = np.array([sum(own.get(name, 0.0) for name in changes[place].names) for place in met]) ** 0.5
+    met = [place for place, change in enumerate(changes) if change.names & share_by_name.keys()]
+    far = [place for place, change in enumerate(changes) if not change.code & set(files.values())]
+    weights = (
+        np.array([sum(share_by_name.get(name, 0.0) for name in changes[place].names) for place in met]) ** 0.5
+    )
     blamed = int(dice.choice(met, p=weights / weights.sum()))
     culprit = (int(dice.choice(far)) if kind == "wrong" else blamed) + 1
-    differs = {name: (1 - DIFFERS) * share for name, share in own.items()}
-    differs[min(changes[blamed].names & own.keys())] += DIFFERS
+    differs = {name: (1 - DIFFERS) * share for name, share in share_by_name.items()}
+    differs[min(changes[blamed].names & share_by_name.keys())] += DIFFERS
     if kind == "one end":
         differs = {}
-    levels = np.zeros(made.n + 1)
+    levels = np.zeros(history.n + 1)
     levels[culprit:] = effect
-    return History(levels, made.broken, culprit), prior_of(changes, Executed(own, differs, files))
+    return History(levels, history.broken, culprit), prior_of(
+        changes, Executed(share_by_name, differs, files)
+    )
 
 
 def _touched(dice: np.random.Generator) -> Touched:
@@ -122,31 +126,31 @@ def _touched(dice: np.random.Generator) -> Touched:
 
 
 def search(
-    made: History, noise: float, start: float, dice: np.random.Generator, prior: Sequence[float] = ()
+    history: History, noise: float, start: float, dice: np.random.Generator, prior: Sequence[float] = ()
 ) -> Result:
     """A search through the procedure of `pgstrata bisect`."""
-    procedure = Procedure(made.n, prior=prior)
+    procedure = Procedure(history.n, prior=prior)
     built: set[int] = set()
     while task := procedure.next():
-        bad = next((p for p in (task.other, task.base) if p in made.broken), None)
+        bad = next((p for p in (task.other, task.base) if p in history.broken), None)
         built |= {task.other}
         if bad is not None:
             procedure.set_aside(bad)
             continue
         error = noise * math.exp(dice.uniform(-0.4, 0.4))
-        true = made.levels[task.other] - made.levels[task.base]
+        true = history.levels[task.other] - history.levels[task.base]
         value = true + dice.normal() * error + dice.normal() * start
         procedure.add(TaskOutcome(task.base, task.other, float(value), error, why=task.why))
-    found = procedure.conclusion()
-    if found.state != "found":
-        return Result(len(built - {made.n}), None)
-    return Result(len(built - {made.n}), (found.groups[0].first, found.groups[-1].last))
+    conclusion = procedure.conclusion()
+    if conclusion.state != "found":
+        return Result(len(built - {history.n}), None)
+    return Result(len(built - {history.n}), (conclusion.groups[0].first, conclusion.groups[-1].last))
 
 
-def plain(made: History, single: float, dice: np.random.Generator) -> Result:
+def plain(history: History, single: float, dice: np.random.Generator) -> Result:
     """`git bisect` with one run of each: 5 % slower than the good end's run is bad. It measures no ends."""
     reference = dice.normal() * single
-    low, high, builds = 0, made.n, 0
+    low, high, builds = 0, history.n, 0
     skipped: set[int] = set()
     while True:
         inside = [p for p in range(low + 1, high) if p not in skipped]
@@ -154,10 +158,10 @@ def plain(made: History, single: float, dice: np.random.Generator) -> Result:
             return Result(builds, (low + 1, high))
         middle = min(inside, key=lambda p: abs(p - (low + high) / 2))
         builds += 1
-        if middle in made.broken:
+        if middle in history.broken:
             skipped.add(middle)
             continue
-        slower = made.levels[middle] + dice.normal() * single - reference < math.log(0.95)
+        slower = history.levels[middle] + dice.normal() * single - reference < math.log(0.95)
         low, high = (low, middle) if slower else (middle, high)
 
 
@@ -207,15 +211,15 @@ def main() -> int:
             dice = np.random.default_rng([wanted.seed, round(effect * 1000)])
             results, histories = [], []
             for _ in range(wanted.searches):
-                made = history(wanted.commits, effect, wanted.broken, dice)
+                drawn_history = history(wanted.commits, effect, wanted.broken, dice)
                 prior: list[float] = []
                 if kind not in ("none", None):
-                    made, prior = weighed(made, kind, dice)
-                histories.append(made)
+                    drawn_history, prior = weighed(drawn_history, kind, dice)
+                histories.append(drawn_history)
                 if kind is None:
-                    results.append(plain(made, wanted.single, dice))
+                    results.append(plain(drawn_history, wanted.single, dice))
                 else:
-                    results.append(search(made, wanted.noise, wanted.start, dice, prior))
+                    results.append(search(drawn_history, wanted.noise, wanted.start, dice, prior))
             builds, exact, among, accused = tally(results, histories)
             shown = ["–", "–"] if effect == 0 else [f"{exact:.1%}", f"{among:.1%}"]
             print(

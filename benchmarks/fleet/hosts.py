@@ -112,13 +112,13 @@ class Hosts:
     def workers(self, number: int) -> list[psutil.Process]:
         """Everything that runs in a namespace."""
         pids = run("ip", "netns", "pids", f"{BRIDGE}{number}", check=False).split()
-        found = []
+        processes = []
         for pid in map(int, pids):
             try:
-                found.append(psutil.Process(pid))
+                processes.append(psutil.Process(pid))
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def servers(self, number: int) -> list[int]:
         return [p.pid for p in self.workers(number) if _name(p) in ("postgres", "pgstrata-driver")]
@@ -204,11 +204,11 @@ def _study(place: Path, repeats: int) -> int:
     with Hosts(place) as hosts:
         begun = time.monotonic()
         up = pgstrata(place, "fleet", "up", "ssh:hosts.txt", "--without-tls", "--name", BRIDGE)
-        said = up.communicate()[0]
-        print(said, end="")
+        output = up.communicate()[0]
+        print(output, end="")
         if up.returncode != 0:
             return 1
-        address = next(word for word in said.split() if word.startswith("tcp://")).rstrip(",")
+        address = next(word for word in output.split() if word.startswith("tcp://")).rstrip(",")
         print(f"up in {time.monotonic() - begun:.0f} s")
         begun = time.monotonic()
         client = pgstrata(place, "run", "hosts.toml", "--fleet", address, "--format", "json")

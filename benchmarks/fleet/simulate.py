@@ -100,11 +100,11 @@ class Silent:
     def refresh(self, machines: Sequence[Machine]) -> None: ...
 
 
-def work(told: Connection, number: int) -> None:
-    """One worker, in a process of its own; told: gives the address of the scheduler."""
+def work(connection: Connection, number: int) -> None:
+    """One worker, in a process of its own; connection: gives the address of the scheduler."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    address = told.recv()
+    address = connection.recv()
 
     async def forever() -> None:
         async with Worker(
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before there is any thread: a copy of one that holds a lock would hold it for ever.
     fork = multiprocessing.get_context("fork")
     pipes = [fork.Pipe(duplex=False) for _ in range(options.workers)]
-    workers = [fork.Process(target=work, args=(told, n)) for n, (told, _) in enumerate(pipes)]
+    workers = [fork.Process(target=work, args=(connection, n)) for n, (connection, _) in enumerate(pipes)]
     for worker in workers:
         worker.start()
     with LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster:
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             time.sleep(0.2)
         job = Sleeps()
         deaths: dict[int, float] = {}
-        ideal = sum(one.seconds for one in assignments) / options.workers
+        ideal = sum(assignment.seconds for assignment in assignments) / options.workers
         killer = threading.Thread(
             target=_kill, args=(workers, round(options.killed * options.workers), ideal, dice, deaths)
         )
@@ -188,15 +188,15 @@ def _cpu(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def _busy(before: Any, after: Any, own: float) -> str:
-    """What the CPUs of this machine did meanwhile. own: seconds of CPU of this benchmark, the start of its
-    workers among them."""
+def _busy(before: Any, after: Any, benchmark_seconds: float) -> str:
+    """What the CPUs of this machine did meanwhile. benchmark_seconds: seconds of CPU of this
+    benchmark, the start of its workers among them."""
     spent = {name: getattr(after, name) - getattr(before, name) for name in after._fields}
     # Those of virtual machines that run here are in `user` already.
     every = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
     idle = spent["idle"] + spent.get("iowait", 0.0)
     return (
-        f"CPUs busy {1 - idle / every:.0%} of the time, {own / every:.0%} for this benchmark; "
+        f"CPUs busy {1 - idle / every:.0%} of the time, {benchmark_seconds / every:.0%} for this benchmark; "
         f"stolen {spent.get('steal', 0.0) / every:.1%}"
     )
 
@@ -225,12 +225,12 @@ def _report(
     ended: float,
     cpu: float,
 ) -> int:
-    lost = sum(one.id not in job.home for one in assignments)
-    twice = sum(len(found) > 1 for found in job.home.values())
-    apart = sum(len(set(one.where)) > 1 for found in job.home.values() for one in found)
-    every = [one for found in job.home.values() for one in found]
+    lost = sum(assignment.id not in job.home for assignment in assignments)
+    twice = sum(len(homes) > 1 for homes in job.home.values())
+    apart = sum(len(set(home.where)) > 1 for homes in job.home.values() for home in homes)
+    every = [home for homes in job.home.values() for home in homes]
     overhead = _overhead(every, deaths)
-    bound = _bound(sum(one.seconds for one in assignments), workers, deaths, begun)
+    bound = _bound(sum(assignment.seconds for assignment in assignments), workers, deaths, begun)
     times = (ended - begun) / bound
     print(
         f"{options.tasks} comparisons of {options.seconds:g} s on {options.workers} workers, "
@@ -245,14 +245,14 @@ def _report(
 
 def _overhead(every: Sequence[Home], deaths: dict[int, float]) -> float:
     """Share of a machine's time between its comparisons, as long as others waited: until the last began."""
-    last = max(one.begun for one in every)
+    last = max(home.begun for home in every)
     between = busy = 0.0
     by_machine: dict[int, list[Home]] = {}
-    for one in every:
-        by_machine.setdefault(one.where[0], []).append(one)
-    for pid, own in by_machine.items():
-        own.sort(key=lambda one: one.begun)
-        for before, after in itertools.pairwise(own):
+    for home in every:
+        by_machine.setdefault(home.where[0], []).append(home)
+    for pid, homes in by_machine.items():
+        homes.sort(key=lambda home: home.begun)
+        for before, after in itertools.pairwise(homes):
             if after.begun <= last and pid not in deaths:
                 between += after.begun - before.ended
                 busy += after.ended - after.begun

@@ -64,8 +64,8 @@ def main() -> None:
             Path(folder).chmod(0o755)
             measure(arguments, Path(folder), there)
     finally:
-        for one in busy:
-            one.kill()
+        for process in busy:
+            process.kill()
 
 
 def measure(arguments: argparse.Namespace, folder: Path, there: list[Json]) -> None:
@@ -98,8 +98,8 @@ def measure(arguments: argparse.Namespace, folder: Path, there: list[Json]) -> N
 
 def calibrated(arguments: argparse.Namespace, folder: Path, library: Path) -> int:
     """Rounds that are SHARE of an operation's instructions."""
-    said = counted(arguments, folder, library, TRY)
-    return max(1, round(TRY * SHARE / (float(said["ratio"]) - 1)))
+    count = counted(arguments, folder, library, TRY)
+    return max(1, round(TRY * SHARE / (float(count["ratio"]) - 1)))
 
 
 def campaign(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> Path:
@@ -122,10 +122,10 @@ def counted(arguments: argparse.Namespace, folder: Path, library: Path, rounds: 
     """One count of two variants: the verdict, and the function that changed most."""
     results = folder / "counted"
     file = campaign(arguments, folder, library, rounds)
-    said = pgstrata(
+    output = pgstrata(
         "count", file, "--fresh", "--engine", "valgrind", "--results", results, "--format", "json"
     )
-    verdict: Json = json.loads(said)[0]["steps"][0]
+    verdict: Json = json.loads(output)[0]["steps"][0]
     sql = (
         "select function from functions where variant in ('base', 'other') group by function order by "
         "abs(sum(case variant when 'other' then instructions else -instructions end)) desc limit 1"
@@ -137,8 +137,8 @@ def counted(arguments: argparse.Namespace, folder: Path, library: Path, rounds: 
     )
     spreads = json.loads(pgstrata("query", spread, "--results", results, "--format", "json"))
     keys = ("word", "ratio", "low", "high", "starts")
-    found = {key: verdict[key] for key in keys}
-    return found | {"culprit": rows[0]["function"], "spread": next(iter(spreads[0].values()))}
+    figures = {key: verdict[key] for key in keys}
+    return figures | {"culprit": rows[0]["function"], "spread": next(iter(spreads[0].values()))}
 
 
 def timed(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> Json:
@@ -169,20 +169,20 @@ def show(lines: list[Json]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for kind, step in dict.fromkeys((line["kind"], line["step"]) for line in lines):
-        own = [line for line in lines if (line["kind"], line["step"]) == (kind, step)]
-        words = Counter(line["word"] for line in own)
-        ratios = [line["ratio"] for line in own]
-        seconds = [line["seconds"] for line in own]
+        group = [line for line in lines if (line["kind"], line["step"]) == (kind, step)]
+        words = Counter(line["word"] for line in group)
+        ratios = [line["ratio"] for line in group]
+        seconds = [line["seconds"] for line in group]
         cells = [
             f"{kind}, {step}",
-            len(own),
+            len(group),
             words["more"] + words["slower"],
             words["fewer"] + words["faster"],
             words["same"],
             words["unclear"],
             f"{min(ratios):.5f} … {max(ratios):.5f}",
-            "–" if kind == TIMED else f"{max(line['spread'] for line in own):.3%}",
-            sum(line["culprit"] == "burn" for line in own) if kind == PLANTED else "–",
+            "–" if kind == TIMED else f"{max(line['spread'] for line in group):.3%}",
+            sum(line["culprit"] == "burn" for line in group) if kind == PLANTED else "–",
             f"{median(seconds):.0f}, {max(seconds):.0f}",
         ]
         print(f"| {' | '.join(map(str, cells))} |")

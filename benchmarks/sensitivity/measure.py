@@ -175,16 +175,16 @@ class Bench:
             place = self.run(lane, burn, budget / 2, 'order = "sequential"')
             base, other = self.steps(place)
             ratio = rate_of(other) / rate_of(base)
-            found = {"word": field_word(ratio), "ratio": ratio}
+            verdict = {"word": field_word(ratio), "ratio": ratio}
         else:
             more = f'order = "interleaved"\nuntil = "verdict"\nmax_seconds = {budget}'
             place = self.run(lane, burn, budget / 2, more)
             base, other = self.steps(place)
-            found = self.verdict(place)
+            verdict = self.verdict(place)
         wall = round(time.monotonic() - begun, 1)
         line = {"share": share, "procedure": procedure, "number": number, "started": started, "wall": wall}
         seconds = base.seconds + other.seconds
-        return {**line, "lane": lane, "seconds": seconds, **found}
+        return {**line, "lane": lane, "seconds": seconds, **verdict}
 
     def calibrate(self, lanes: list[int | None]) -> Json:
         """Rounds to burn per message for each planted slowdown.
@@ -207,9 +207,9 @@ class Bench:
     def _cost(self, lanes: list[int | None], burn: int, seconds: float) -> tuple[float, float]:
         """Seconds of an operation of the base, and how many more each burned round costs."""
         with ThreadPoolExecutor(len(lanes)) as pool:
-            found = list(pool.map(lambda lane: self.pairs(lane, burn, seconds), lanes))
-        base = statistics.mean(1 / rate for rate, _ in found)
-        more = base * statistics.mean(math.expm1(-e.log) for _, e in found)
+            pairs = list(pool.map(lambda lane: self.pairs(lane, burn, seconds), lanes))
+        base = statistics.mean(1 / rate for rate, _ in pairs)
+        more = base * statistics.mean(math.expm1(-e.log) for _, e in pairs)
         print(f"{base * 1e6:.2f} µs per operation, burning {burn} costs {more * 1e6:.2f} µs", flush=True)
         if not self.arguments.smoke and more < 0.02 * base:
             raise SystemExit("that is not what was burned: is the machine busy, or LD_PRELOAD forbidden?")
@@ -257,7 +257,9 @@ def measure(arguments: argparse.Namespace) -> None:
                 line = bench.compared(lane, burns[str(job[0])], job)
                 with lock:
                     append(arguments.out, line)
-                    print(f"{job[0]:.0%} {job[1]} {job[2] + 1}: {said(line)}, {line['wall']} s", flush=True)
+                    print(
+                        f"{job[0]:.0%} {job[1]} {job[2] + 1}: {words_of(line)}, {line['wall']} s", flush=True
+                    )
 
         with ThreadPoolExecutor(len(lanes)) as pool:
             for future in [pool.submit(work, lane) for lane in lanes]:
@@ -270,8 +272,8 @@ def try_lanes(arguments: argparse.Namespace) -> None:
         bench = Bench(arguments, Path(folder))
         for lanes in ([None], list[int | None](range(max(2, arguments.lanes)))):
             with ThreadPoolExecutor(len(lanes)) as pool:
-                found = list(pool.map(lambda lane: bench.pairs(lane, 0, arguments.calibrate / 2), lanes))
-            for lane, (_, e) in zip(lanes, found, strict=True):
+                pairs = list(pool.map(lambda lane: bench.pairs(lane, 0, arguments.calibrate / 2), lanes))
+            for lane, (_, e) in zip(lanes, pairs, strict=True):
                 deviation = e.standard_error * e.n**0.5
                 where = "one at a time" if lane is None else f"{len(lanes)} at a time, CPU {lane}"
                 print(f"{where}: {e.n} pairs, noise of one {deviation:.2%}, second cluster {e.log:+.2%}")
@@ -287,14 +289,14 @@ def rate_of(step: StepRecord) -> float:
 def read(file: Path) -> list[Json]:
     """The lines of the file; the last may have been cut by a crash."""
     lines = file.read_text().splitlines() if file.exists() else []
-    found = []
+    records = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(json.loads(line))
+            records.append(json.loads(line))
         except ValueError:
             if number < len(lines):
                 raise SystemExit(f"{file}:{number}: not a line of this benchmark") from None
-    return found
+    return records
 
 
 def begun(arguments: argparse.Namespace, same: Sequence[str], calibrate: Callable[[], Json]) -> list[Json]:
@@ -325,7 +327,7 @@ def append(file: Path, line: Json) -> None:
         os.fsync(out.fileno())
 
 
-def said(line: Json) -> str:
+def words_of(line: Json) -> str:
     return f"{line['word']} ({line['ratio']:.4f}) after {line['seconds']:.0f} s"
 
 

@@ -46,7 +46,7 @@ class Machine:
     drift: float = 0.05
     outliers: float = 0.02
     depth: float = 0.15
-    own: float = 0.0
+    own_spread: float = 0.0
     own_ar: float = 0.7
 
 
@@ -55,7 +55,7 @@ MACHINES = {
     "design": Machine(),
     "sticky noise": Machine(ar=0.6),
     "four times the outliers": Machine(outliers=0.08),
-    "variants wander apart": Machine(own=0.01),
+    "variants wander apart": Machine(own_spread=0.01),
 }
 
 
@@ -76,8 +76,8 @@ def slices(n: int, machine: Machine, rng: np.random.Generator, variants: Array) 
         wave = np.sin(2 * np.pi * (np.arange(n) * SLICE / rng.uniform(60, 600) + rng.uniform()))
         y += machine.drift * (0.6 * wave + 0.4 * wander(n, math.exp(-SLICE / 60.0), rng))
     y -= (rng.random(n) < machine.outliers) * rng.exponential(machine.depth, n)
-    if machine.own:
-        states = machine.own * np.stack([wander(n, machine.own_ar, rng) for _ in range(2)])
+    if machine.own_spread:
+        states = machine.own_spread * np.stack([wander(n, machine.own_ar, rng) for _ in range(2)])
         y += states[variants.astype(int), np.arange(n)]
     return y
 
@@ -160,13 +160,13 @@ def words(
 ) -> tuple[Counter[str], float]:
     """How often each word was said, and the mean seconds a comparison took."""
     rng = np.random.default_rng(seed)
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     seconds = 0.0
     for _ in range(comparisons):
         word, took = procedure(n, slower, machine, rng)
-        said[word] += 1
+        counts[word] += 1
         seconds += took
-    return said, seconds / comparisons
+    return counts, seconds / comparisons
 
 
 def main() -> int:
@@ -185,8 +185,8 @@ def main() -> int:
     print("|---|---|---:|---:|---:|---:|---:|")
     for slower in (0.0, 0.03, 0.05):
         for name, procedure in PROCEDURES.items():
-            said, seconds = words(procedure, slower, MACHINES["design"], count, n, args.seed)
-            share = {word: said[word] / count for word in ("slower", "faster", "same", "unclear")}
+            counts, seconds = words(procedure, slower, MACHINES["design"], count, n, args.seed)
+            share = {word: counts[word] / count for word in ("slower", "faster", "same", "unclear")}
             cells = " | ".join(f"{value:.1%}" for value in share.values())
             print(f"| {slower:.0%} | {name} | {cells} | {seconds:.0f} |", flush=True)
             if procedure is one_run_each:

@@ -45,7 +45,7 @@ class Tally:
     stretch of ten commits at most; false: marks that hold no change; flat…: the same of a flat limit."""
 
     planted: int = 0
-    found: int = 0
+    holding_marks: int = 0
     dated: int = 0
     near: int = 0
     false: int = 0
@@ -69,8 +69,8 @@ def watch(kind: Kind, rng: np.random.Generator, tally: Tally, planted: int) -> N
     smallest = math.log1p(kind.smallest)
     for series in range(SERIES):
         points = [Point(n, float(value), kind.error) for n, value in enumerate(values[series])]
-        found = find_changes(points, smallest, float(FALSE_ALARM * SERIES))
-        _count(tally, true.get(series, []), found)
+        changes = find_changes(points, smallest, float(FALSE_ALARM * SERIES))
+        _count(tally, true.get(series, []), changes)
         steps = np.abs(np.diff(values[series])) > smallest
         marked = {int(n) + 1 for n in np.flatnonzero(steps)}
         tally.flat_found += len(marked & set(true.get(series, [])))
@@ -78,14 +78,14 @@ def watch(kind: Kind, rng: np.random.Generator, tally: Tally, planted: int) -> N
     tally.commits += COMMITS
 
 
-def _count(tally: Tally, commits: Sequence[int], found: Sequence[Change]) -> None:
+def _count(tally: Tally, commits: Sequence[int], changes: Sequence[Change]) -> None:
     tally.planted += len(commits)
     for commit in commits:
-        holding = [change for change in found if change.before < commit <= change.after]
-        tally.found += bool(holding)
+        holding = [change for change in changes if change.before < commit <= change.after]
+        tally.holding_marks += bool(holding)
         tally.near += any(change.after - change.before <= 10 for change in holding)
         tally.dated += any(change.after - change.before == 1 for change in holding)
-    tally.false += sum(not any(c.before < commit <= c.after for commit in commits) for c in found)
+    tally.false += sum(not any(c.before < commit <= c.after for commit in commits) for c in changes)
 
 
 def main() -> None:
@@ -108,14 +108,15 @@ def main() -> None:
                 watch(kind, rng, tally, planted)
             per = 1000 / tally.commits
             shares = [
-                f"{n / tally.planted:.1%}" if planted else "–" for n in (tally.found, tally.near, tally.dated)
+                f"{n / tally.planted:.1%}" if planted else "–"
+                for n in (tally.holding_marks, tally.near, tally.dated)
             ]
             flat = f"{tally.flat_found / tally.planted:.1%}" if planted else "–"
             print(
                 f"| {kind.name} | {tally.planted} | {' | '.join(shares)} | {tally.false * per:.2f} |"
                 f" {flat} | {tally.flat_false * per:,.0f} |"
             )
-            missed |= tally.false * per > 1 or (planted > 0 and tally.found < 0.95 * tally.planted)
+            missed |= tally.false * per > 1 or (planted > 0 and tally.holding_marks < 0.95 * tally.planted)
     if arguments.check and missed:
         raise SystemExit(1)
 

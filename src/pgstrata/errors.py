@@ -106,17 +106,27 @@ class DriverError(PgstrataError):
         *,
         kind: str = "",
         sqlstate: str | None = None,
-        said: str = "",
+        server_message: str = "",
         statement: str = "",
     ) -> None:
         super().__init__(message, hint)
-        self.kind, self.sqlstate, self.said, self.statement = kind, sqlstate, said, statement
+        self.kind, self.sqlstate, self.server_message, self.statement = (
+            kind,
+            sqlstate,
+            server_message,
+            statement,
+        )
 
     def worded(self, message: str, hint: str | None = None) -> DriverError:
         """Returns the same error in other words."""
         hint = self.hint if hint is None else hint
         return DriverError(
-            message, hint, kind=self.kind, sqlstate=self.sqlstate, said=self.said, statement=self.statement
+            message,
+            hint,
+            kind=self.kind,
+            sqlstate=self.sqlstate,
+            server_message=self.server_message,
+            statement=self.statement,
         )
 
 

@@ -40,7 +40,7 @@ def tokens(text: str) -> list[Token]:
         pieces = [_new(Token, (match.lastgroup, match[0])) for match in _TOKEN.finditer(text)]
         if ("other", "'") not in pieces and ("other", '"') not in pieces:
             return pieces
-    found: list[Token] = []
+    result: list[Token] = []
     at, size = 0, len(text)
     while at < size:
         match = _TOKEN.match(text, at)
@@ -53,9 +53,9 @@ def tokens(text: str) -> list[Token]:
             end = size if closing < 0 else closing + end - at
         elif kind == "other" and match.group() in "'\"":
             end = size
-        found.append(Token(kind, text[at:end]))
+        result.append(Token(kind, text[at:end]))
         at = end
-    return found
+    return result
 
 
 def _behind_comment(text: str, at: int) -> int:

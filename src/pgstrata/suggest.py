@@ -12,9 +12,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     low = word.lower()
     if low in candidates:
         return candidates[low]
-    found = difflib.get_close_matches(low, candidates, n=1, cutoff=0.6)
-    if found:
-        return candidates[found[0]]
+    matches = difflib.get_close_matches(low, candidates, n=1, cutoff=0.6)
+    if matches:
+        return candidates[matches[0]]
     begins = [k for k in candidates if len(low) >= 3 and (k.startswith(low) or low.startswith(k))]
     return candidates[begins[0]] if len(begins) == 1 else None
 

@@ -85,23 +85,23 @@ def test_results_are_listed_and_explained_without_a_way_to_measure(place: Path) 
         (campaign,) = await ask(client, "list_results")
         assert campaign["campaign"] == "insert-cached" and campaign["variants"] == list(VARIANTS)
         assert campaign["runs"] == 6
-        found = await ask(client, "explain_verdict", base=VARIANTS[0], other=VARIANTS[1])
+        answer = await ask(client, "explain_verdict", base=VARIANTS[0], other=VARIANTS[1])
         results = read_results(place / "results")
         expected = {step.step: step.verdict for step in results.comparisons[0].steps}
-        assert {step["step"]: step["word"] for step in found["steps"]} == {
+        assert {step["step"]: step["word"] for step in answer["steps"]} == {
             name: verdict.word for name, verdict in expected.items()
         }
-        slower = next(step for step in found["steps"] if step["word"] == "slower")
+        slower = next(step for step in answer["steps"] if step["word"] == "slower")
         assert f"is slower than {VARIANTS[0]} at {slower['step']}" in slower["sentence"]
         assert slower["change_percent"] == pytest.approx(100 * (expected[slower["step"]].ratio - 1), abs=1e-3)
         assert slower["margin_percent"] == pytest.approx(100 * margin_of(results.runs))
-        one = await ask(client, "explain_verdict", base="pg12", other="pg17", step="l.x")
-        assert [step["step"] for step in one["steps"]] == ["l.x"]
+        step_answer = await ask(client, "explain_verdict", base="pg12", other="pg17", step="l.x")
+        assert [step["step"] for step in step_answer["steps"]] == ["l.x"]
 
     before = sorted(path for path in place.rglob("*") if path.is_file())
     asks(place)(question)
-    made = {path.name for path in place.rglob("*") if path.is_file()} - {path.name for path in before}
-    assert all(name.startswith(".") or "catalogue" in name for name in made), made
+    new_names = {path.name for path in place.rglob("*") if path.is_file()} - {path.name for path in before}
+    assert all(name.startswith(".") or "catalogue" in name for name in new_names), new_names
 
 
 @pytest.mark.program
@@ -109,14 +109,14 @@ def test_a_wrong_question_is_answered_with_the_next_step(place: Path) -> None:
     make_campaign(place / "results", seconds=3)
 
     async def question(client: Client) -> None:
-        said = await refused(client, "explain_verdict", base="pg12", other="pg18")
-        assert "no variant, run or folder is called pg18. Next: " in said and VARIANTS[0] in said
-        said = await refused(client, "explain_verdict", base="--help", other="pg17")
-        assert "called --help" in said
-        said = await refused(client, "explain_verdict", base="pg12", other="pg17", step="l.x9")
-        assert "l.x9" in said and "did you mean" in said
-        said = await refused(client, "explain_verdict", base="pg12", other="pg17", by="instructions")
-        assert "nothing was counted" in said
+        message = await refused(client, "explain_verdict", base="pg12", other="pg18")
+        assert "no variant, run or folder is called pg18. Next: " in message and VARIANTS[0] in message
+        message = await refused(client, "explain_verdict", base="--help", other="pg17")
+        assert "called --help" in message
+        message = await refused(client, "explain_verdict", base="pg12", other="pg17", step="l.x9")
+        assert "l.x9" in message and "did you mean" in message
+        message = await refused(client, "explain_verdict", base="pg12", other="pg17", by="instructions")
+        assert "nothing was counted" in message
         assert "by" in await refused(client, "explain_verdict", base="a", other="b", by="guess")
         assert "compare_servers" in await refused(client, "compare_servers", servers=["pg:16", "pg:17"])
 
@@ -129,12 +129,12 @@ def test_a_wrong_question_is_answered_with_the_next_step(place: Path) -> None:
 
 
 def test_only_servers_that_are_published_or_named_may_be_measured(tmp_path: Path) -> None:
-    own = ("path:/opt/patched=patched", "dsn:host=/tmp")
-    allowed = Allowed(tmp_path, True, own, (), 60)
+    servers = ("path:/opt/patched=patched", "dsn:host=/tmp")
+    allowed = Allowed(tmp_path, True, servers, (), 60)
     assert allowed.server("pg:17") == "pg:17"
     assert allowed.server("release:9.0.23") == "release:9.0.23"
-    assert allowed.server("patched") == allowed.server("path:/opt/patched") == own[0]
-    assert allowed.server("dsn:host=/tmp") == own[1]
+    assert allowed.server("patched") == allowed.server("path:/opt/patched") == servers[0]
+    assert allowed.server("dsn:host=/tmp") == servers[1]
     for text in ("path:/tmp", "dsn:host=/var", "git:/x#y", "src:/x", "tar:/x", "/opt/patched", "--fresh", ""):
         with pytest.raises(UsageError, match="may not be measured"):
             allowed.server(text)
@@ -144,14 +144,16 @@ def test_only_servers_that_are_published_or_named_may_be_measured(tmp_path: Path
 
 @pytest.mark.server
 def test_servers_are_measured_where_a_person_allows_it(place: Path, pg12: Server, pg17: Server) -> None:
-    own = f"{spec(pg17)}=newer"
+    allowed = f"{spec(pg17)}=newer"
 
     async def question(client: Client) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == READING | MEASURING
-        said = await refused(client, "compare_servers", servers=["pg:12", "path:/usr"], steps=["point-query"])
-        assert "may not be measured" in said and "newer" in said
-        said = await refused(client, "compare_servers", servers=["pg:12", "newer"], steps=["pont-query"])
-        assert "did you mean point-query" in said
+        message = await refused(
+            client, "compare_servers", servers=["pg:12", "path:/usr"], steps=["point-query"]
+        )
+        assert "may not be measured" in message and "newer" in message
+        message = await refused(client, "compare_servers", servers=["pg:12", "newer"], steps=["pont-query"])
+        assert "did you mean point-query" in message
         measured = await ask(
             client, "compare_servers", servers=["pg:12", "newer"], steps=["hot-points"], seconds=5
         )
@@ -163,7 +165,7 @@ def test_servers_are_measured_where_a_person_allows_it(place: Path, pg12: Server
         assert Path(measured["page"]).is_file() and not measured["failed"]
         assert measured["campaign"] in {c["campaign"] for c in await ask(client, "list_results")}
 
-    asks(place, "--allow-run", "--server", own, "--max-seconds", "400")(question)
+    asks(place, "--allow-run", "--server", allowed, "--max-seconds", "400")(question)
 
 
 @pytest.mark.server
@@ -197,9 +199,9 @@ def postgres_below() -> list[psutil.Process]:
 async def started(within_seconds: float = 90) -> list[psutil.Process]:
     """Waits until servers run, and returns them."""
     async with asyncio.timeout(within_seconds):
-        while not (found := postgres_below()):
+        while not (processes := postgres_below()):
             await asyncio.sleep(0.2)
-    return found
+    return processes
 
 
 async def gone(servers: list[psutil.Process], within_seconds: float = 60) -> None:
@@ -317,7 +319,9 @@ def test_a_verdict_without_bounds_has_none(capsys: pytest.CaptureFixture[str]) -
         "reason": "one run each",
         "single_run": True,
     }
-    ((verdict,),) = (one.steps for one in comparisons_of([{"base": "a", "other": "b", "steps": [step]}]))
+    ((verdict,),) = (
+        comparison.steps for comparison in comparisons_of([{"base": "a", "other": "b", "steps": [step]}])
+    )
     assert (verdict.low_percent, verdict.high_percent) == (None, None)
     assert verdict.sentence == "It is unclear whether b differs from a at s: one run each."
     assert verdict.next_step.startswith("Let the servers take turns")

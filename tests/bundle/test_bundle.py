@@ -54,8 +54,8 @@ def manifest(bundle: Path) -> dict[str, object]:
     with tarfile.open(bundle) as archive:
         file = archive.extractfile("bundle.json")
         assert file is not None
-        found: dict[str, object] = json.loads(file.read())
-        return found
+        document: dict[str, object] = json.loads(file.read())
+        return document
 
 
 def test_verdicts_come_out_the_same_without_the_results(
@@ -99,12 +99,12 @@ def test_the_same_runs_make_the_same_bundle_without_logs_and_owners(bundle: Path
 
 
 def test_a_verdict_that_was_edited_is_found(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = manifest(bundle)
-    comparisons = said["comparisons"]
+    document = manifest(bundle)
+    comparisons = document["comparisons"]
     assert isinstance(comparisons, list)
     step = next(s for s in comparisons[0]["steps"] if s["word"] == "faster")
     step["word"] = "slower"
-    repacked(bundle, {"bundle.json": json.dumps(said).encode()})
+    repacked(bundle, {"bundle.json": json.dumps(document).encode()})
     assert invoke(["verify", "result.pgstrata"]) == 1
     out = capsys.readouterr().out
     assert f"insert {step['step']}: slower" in out and "in the bundle, faster" in out

@@ -28,13 +28,13 @@ def test_the_number_to_use_is_said(
     place: Path, pgstrata: Program, pg17: Server, step: str, slice_: float, needs: str, number: int
 ) -> None:
     file = write(place, pg17, [step], slice_=slice_, more='until = "verdict"\nmax_seconds = 12')
-    said = SAID.format(step, needs, number, number)
+    warning = SAID.format(step, needs, number, number)
     plan = pgstrata("run", file, "--dry-run")
-    assert plan.returncode == 0 and f"warning: {said}" in plan.stdout
+    assert plan.returncode == 0 and f"warning: {warning}" in plan.stdout
     assert "too short" not in pgstrata("run", file, "--dry-run", "--max-seconds", number).stdout
     as_json = pgstrata("run", file, "--dry-run", "--format", "json")
     json.loads(as_json.stdout)
-    assert said in as_json.stderr
+    assert warning in as_json.stderr
 
 
 def test_a_step_that_ends_by_time_needs_no_number(place: Path, pgstrata: Program, pg17: Server) -> None:

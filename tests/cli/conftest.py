@@ -51,18 +51,18 @@ def campaign(place: Path) -> Callable[..., Path]:
 def cluster(pg17: Server) -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
     folder.chmod(0o755)
-    made = Cluster(pg17, resolve([], pg17.version_num, psutil.virtual_memory().total), folder / "c")
-    made.create()
-    made.start()
+    new_cluster = Cluster(pg17, resolve([], pg17.version_num, psutil.virtual_memory().total), folder / "c")
+    new_cluster.create()
+    new_cluster.start()
     try:
-        with made.connect() as connection:
+        with new_cluster.connect() as connection:
             connection.execute(TABLES)
             connection.execute("ALTER SYSTEM SET deadlock_timeout = '20ms'")
             connection.execute("SELECT pg_reload_conf()")
-        yield made
+        yield new_cluster
     finally:
-        made.stop("immediate")
-        made.remove()
+        new_cluster.stop("immediate")
+        new_cluster.remove()
         folder.rmdir()
 
 

@@ -21,13 +21,18 @@ from support.steps import EVERY_META_COMMAND
 def test_keys_of_thejson_of(bench: Bench) -> None:
     done = bench("SELECT 1;\nSELECT 2;", "-t", 20, "-c", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
-    said = json_of(done)
-    assert said["transactions"] == 60 and said["failed"] == 0 and said["error"] is None
-    assert said["tps"] == pytest.approx(60 / said["seconds"])
-    assert set(said["latency_ms"]) >= {"mean", "stddev", "p50", "p95", "p99", "max"}
-    assert 0 < said["latency_ms"]["p50"] <= said["latency_ms"]["p99"] <= said["latency_ms"]["max"] * 1.01
-    assert said["driver_cpu_seconds"] > 0
-    assert [s["count"] for s in said["statements"]] == [60, 60]
+    figures = json_of(done)
+    assert figures["transactions"] == 60 and figures["failed"] == 0 and figures["error"] is None
+    assert figures["tps"] == pytest.approx(60 / figures["seconds"])
+    assert set(figures["latency_ms"]) >= {"mean", "stddev", "p50", "p95", "p99", "max"}
+    assert (
+        0
+        < figures["latency_ms"]["p50"]
+        <= figures["latency_ms"]["p99"]
+        <= figures["latency_ms"]["max"] * 1.01
+    )
+    assert figures["driver_cpu_seconds"] > 0
+    assert [s["count"] for s in figures["statements"]] == [60, 60]
 
 
 def test_every_short_option(bench: Bench) -> None:
@@ -88,10 +93,10 @@ def test_what_is_late_on_schedule_is_said(bench: Bench) -> None:
     """One client can do 50 of the 200 transactions/s: the schedule runs away from it."""
     script = "SELECT pg_sleep(0.02);"
     late = bench(script, "-R", 200, "-T", 2, "-P", 1, "--format", "json")
-    said = json_of(late)
-    assert 0 < said["schedule_lag_ms"]["mean"] < said["schedule_lag_ms"]["max"]
-    assert said["schedule_lag_ms"]["max"] > 500
-    assert said["schedule_lag_ms"]["mean"] < said["latency_ms"]["mean"]
+    figures = json_of(late)
+    assert 0 < figures["schedule_lag_ms"]["mean"] < figures["schedule_lag_ms"]["max"]
+    assert figures["schedule_lag_ms"]["max"] > 500
+    assert figures["schedule_lag_ms"]["mean"] < figures["latency_ms"]["mean"]
     assert re.search(r"^progress: 1\.0 s, .* tps, lat \S+ ms stddev \S+, 0 failed, lag \S+ ms", late.stderr)
     assert "rate limit schedule lag: avg " in bench(script, "-R", 200, "-T", 1).stdout
     assert json_of(bench(script, "-t", 2, "--format", "json"))["schedule_lag_ms"] is None
@@ -176,9 +181,9 @@ def test_deadlocks_are_retried_and_counted(bench: Bench, engine: str, mode: str)
     assert json_of(done)["retries"] > 0
     done = bench(DEADLOCK, *options, "--max-tries", 1)
     assert done.returncode == 0, done.stderr
-    said = json_of(done)
-    assert said["retries"] == 0 and said["failed"] > 0
-    assert said["transactions"] + said["failed"] == 24
+    figures = json_of(done)
+    assert figures["retries"] == 0 and figures["failed"] > 0
+    assert figures["transactions"] + figures["failed"] == 24
 
 
 SERIALIZABLE = """
@@ -200,12 +205,12 @@ def test_serialization_failures_are_retried_and_counted(bench: Bench, cluster: C
         return int(row[0])
 
     before = balance()
-    said = json_of(bench(SERIALIZABLE, *options, "--max-tries", 0))
-    assert (said["transactions"], said["failed"]) == (24, 0)
-    assert said["retries"] > 0
+    figures = json_of(bench(SERIALIZABLE, *options, "--max-tries", 0))
+    assert (figures["transactions"], figures["failed"]) == (24, 0)
+    assert figures["retries"] > 0
     assert balance() == before + 24
-    said = json_of(bench(SERIALIZABLE, *options, "--max-tries", 1))
-    assert said["retries"] == 0 and said["failed"] > 0
+    figures = json_of(bench(SERIALIZABLE, *options, "--max-tries", 1))
+    assert figures["retries"] == 0 and figures["failed"] > 0
 
 
 def test_built_in_scripts_are_listed(bench: Bench) -> None:

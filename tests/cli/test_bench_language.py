@@ -167,16 +167,16 @@ def test_a_script_that_sends_nothing_ends_and_has_no_rate(bench: Bench, script: 
     assert done.returncode == 0, done.stderr
     assert "no statement was sent, so there is neither latency nor tps" in done.stdout
     assert "tps =" not in done.stdout and "latency average" not in done.stdout
-    said = json_of(bench(script, "-T", 1, "--engine", engine, "--format", "json"))
-    assert said["tps"] is None and said["latency_ms"]["mean"] is None
-    assert said["transactions"] > 0 and said["seconds"] == pytest.approx(1, abs=0.5)
+    figures = json_of(bench(script, "-T", 1, "--engine", engine, "--format", "json"))
+    assert figures["tps"] is None and figures["latency_ms"]["mean"] is None
+    assert figures["transactions"] > 0 and figures["seconds"] == pytest.approx(1, abs=0.5)
 
 
 def test_a_script_that_sends_now_and_then_has_its_rate(bench: Bench) -> None:
-    said = json_of(bench("\\if random(1, 50) = 1\nSELECT 1;\n\\endif\n", "-t", 2000, "--format", "json"))
-    (statement,) = said["statements"]
-    assert said["transactions"] == 2000 and 5 < statement["count"] < 100
-    assert said["tps"] == pytest.approx(2000 / said["seconds"])
+    figures = json_of(bench("\\if random(1, 50) = 1\nSELECT 1;\n\\endif\n", "-t", 2000, "--format", "json"))
+    (statement,) = figures["statements"]
+    assert figures["transactions"] == 2000 and 5 < statement["count"] < 100
+    assert figures["tps"] == pytest.approx(2000 / figures["seconds"])
 
 
 def test_a_message_of_fifty_megabytes_is_shown_cut(bench: Bench) -> None:

@@ -61,9 +61,9 @@ def test_the_same_lines_in_the_same_order(bench: Bench, cluster: Cluster, option
 def test_transactions_above_the_latency_limit_are_counted(bench: Bench) -> None:
     script = "\\set slow :client_id = 0\n\\if :slow\nSELECT pg_sleep(0.05);\n\\else\nSELECT 1;\n\\endif\n"
     options = ["-c", 2, "-t", 20, "-L", 45, "--format", "json"]
-    said = json_of(bench(script, *options))
-    assert said["transactions"] == 40 and said["skipped"] == 0
-    assert 20 <= said["late"] < 40
+    figures = json_of(bench(script, *options))
+    assert figures["transactions"] == 40 and figures["skipped"] == 0
+    assert 20 <= figures["late"] < 40
     text = bench(script, *options[:-2]).stdout
     assert re.search(r"number of transactions above the 45\.0 ms latency limit: \d+/40 \(", text)
 
@@ -72,10 +72,10 @@ def test_what_is_due_too_long_ago_is_skipped(bench: Bench, cluster: Cluster, tmp
     """One client can do 20 of the 200 transactions/s: nine of ten are due for longer than 20 ms."""
     options = ["-R", "200", "-L", "20", "-T", "2"]
     done = bench("SELECT pg_sleep(0.05);", *options, "-P", 1)
-    said = json_of(bench("SELECT pg_sleep(0.05);", *options, "--format", "json"))
-    assert said["skipped"] > 4 * said["transactions"] > 0
-    assert said["late"] == said["transactions"], "each takes 50 ms"
-    assert said["schedule_lag_ms"]["max"] > 0
+    figures = json_of(bench("SELECT pg_sleep(0.05);", *options, "--format", "json"))
+    assert figures["skipped"] > 4 * figures["transactions"] > 0
+    assert figures["late"] == figures["transactions"], "each takes 50 ms"
+    assert figures["schedule_lag_ms"]["max"] > 0
     assert re.search(r"^progress: \d\.\d s, .*, lag \S+ ms, \d+ skipped", done.stderr, re.M)
     real = pgbench(cluster, "-n", *options, "-P", 1, "-f", str(tmp_path / "mine.sql"))
     assert re.search(r"^progress: \d\.\d s, .*, lag \S+ ms, \d+ skipped", real.stderr, re.M)
@@ -86,8 +86,8 @@ def test_what_is_due_too_long_ago_is_skipped(bench: Bench, cluster: Cluster, tmp
 
 def test_skipped_transactions_count_to_the_number_asked_for(bench: Bench) -> None:
     options = ["-R", 500, "-L", 10, "-t", 50, "--format", "json"]
-    said = json_of(bench("SELECT pg_sleep(0.05);", *options))
-    assert said["skipped"] > 0 and said["transactions"] + said["skipped"] == 50
+    figures = json_of(bench("SELECT pg_sleep(0.05);", *options))
+    assert figures["skipped"] > 0 and figures["transactions"] + figures["skipped"] == 50
 
 
 def test_each_transaction_has_a_connection_of_its_own(bench: Bench, cluster: Cluster, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_each_transaction_has_a_connection_of_its_own(bench: Bench, cluster: Clu
         connection.execute("CREATE TABLE seen (pid int)")
     script = "INSERT INTO seen VALUES (pg_backend_pid());\nSELECT :client_id;\n"
     options = ["-C", "-c", "3", "-t", "7", "-M", "prepared"]
-    said = json_of(bench(script, *options, "--format", "json"))
-    assert said["transactions"] == 21 and said["failed"] == 0 and said["error"] is None
-    assert said["average_connection_ms"] > 0 and said["initial_connection_ms"] is None
+    figures = json_of(bench(script, *options, "--format", "json"))
+    assert figures["transactions"] == 21 and figures["failed"] == 0 and figures["error"] is None
+    assert figures["average_connection_ms"] > 0 and figures["initial_connection_ms"] is None
 
     def count() -> tuple[int, int]:
         with cluster.connect() as connection:
@@ -144,8 +144,8 @@ END;
 
 def test_failures_are_told_apart(bench: Bench) -> None:
     options = ["-c", 4, "-t", 8, "-M", "simple", "--failures-detailed"]
-    said = json_of(bench(DEADLOCK, *options, "--format", "json"))
-    assert said["failed"] == said["deadlock_failures"] > 0 and said["serialization_failures"] == 0
+    figures = json_of(bench(DEADLOCK, *options, "--format", "json"))
+    assert figures["failed"] == figures["deadlock_failures"] > 0 and figures["serialization_failures"] == 0
     done = bench(DEADLOCK, *options, "--max-tries", 0, "-r")
     assert re.search(r"number of deadlock failures: 0 \(0\.000%\)", done.stdout)
     retried, retries = (

@@ -46,8 +46,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def invoke(*arguments: str) -> Output:
         code = main.invoke(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return invoke
 
@@ -161,10 +161,10 @@ def test_a_broken_run_is_named(call: Call, tmp_path: Path) -> None:
 
 
 def test_show_finds_a_run_by_id_part_and_folder(call: Call, tmp_path: Path) -> None:
-    (one, two) = make_campaign(tmp_path / "results", variants=["pg12.22", "pg17.6"], failed=["pg17.6"])
-    run_id = one.name.partition("-")[2]
-    whole = json.loads((one / "run.json").read_text())
-    for name in (run_id, run_id[-8:], str(one)):
+    (first, two) = make_campaign(tmp_path / "results", variants=["pg12.22", "pg17.6"], failed=["pg17.6"])
+    run_id = first.name.partition("-")[2]
+    whole = json.loads((first / "run.json").read_text())
+    for name in (run_id, run_id[-8:], str(first)):
         code, out, _ = call("show", name)
         assert code == 0
         assert "PostgreSQL" in out

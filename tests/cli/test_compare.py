@@ -43,8 +43,8 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         code = invoke([str(a) for a in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return run
 
@@ -230,10 +230,10 @@ def test_what_failed_is_kept_and_unclear(call: Call, tmp_path: Path) -> None:
     make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, failed_after="l.i1")
     code, out, _ = call("compare", "a", "b", "--results", tmp_path, "--format", "json")
     assert code == 0
-    found = json.loads(out)[0]
-    assert {s["word"] for s in found["steps"]} == {"unclear"}
-    assert all("b failed: the server died in step l.i1" in s["reason"] for s in found["steps"])
-    assert "insert/qr100" in found["only_base"]
+    comparison = json.loads(out)[0]
+    assert {s["word"] for s in comparison["steps"]} == {"unclear"}
+    assert all("b failed: the server died in step l.i1" in s["reason"] for s in comparison["steps"])
+    assert "insert/qr100" in comparison["only_base"]
     code, _, _ = call("check", "--base", "a", "--other", "b", "--fail-slower", "50%", "--results", tmp_path)
     assert code == 3
     code, _, err = call("compare", "a", "b", "--results", tmp_path, "--step", "qr1OO")

@@ -86,11 +86,11 @@ def test_what_cannot_be_compared_is_told_and_the_others_go_on(
         "--setup", place / "setup.sql", place / "queries", "--limit", "2",
         "--max-seconds", "10", "--other-load", "100%", "--data-dir", place,
     )  # fmt: skip
-    said = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "answers changed differently from" in said
-    assert "varies" not in said.partition("differently")[0]
-    assert "both sides run into its limit of 2 s" in said
+    assert "answers changed differently from" in output
+    assert "varies" not in output.partition("differently")[0]
+    assert "both sides run into its limit of 2 s" in output
     (folder,) = (place / "results").glob("*.report")
     page = " ".join((folder / "report.md").read_text().replace("\\", "").split())
     for name, why in {
@@ -153,7 +153,7 @@ def test_public_regressions_are_executed_on_both_servers(
     """Whether they are slower a busy machine may not tell; that both servers execute them it can."""
     setups = sorted(REGRESSIONS.glob("*.sql"))
     queries = sorted((REGRESSIONS / "queries").glob("*.sql"))
-    assert len(setups) == 5 and [one.name for one in setups] == [one.name for one in queries]
+    assert len(setups) == 5 and [setup.name for setup in setups] == [query.name for query in queries]
     given = [word for setup in setups for word in ("--setup", setup)]
     servers = ["--server", pg12.spec, "--server", pg17.spec]
     done = pgstrata(

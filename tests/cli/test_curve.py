@@ -69,8 +69,8 @@ def test_a_variant_that_is_slower_with_many_clients_only(
     assert curve["base_knee"]["high"] == 4, "the rate of 64 slots grows up to the end"
     knee = curve["other_knee"]
     assert knee["low"] <= 2 <= knee["high"] and knee["clients"] < 3
-    said = pgstrata("compare", "many", "two").stdout
-    assert f"\ncustom/sleep: {curve['sentence']}\n" in said
+    stdout = pgstrata("compare", "many", "two").stdout
+    assert f"\ncustom/sleep: {curve['sentence']}\n" in stdout
     (compared,) = json.loads(pgstrata("compare", "many", "two", "--format", "json").stdout)
     assert compared["curves"] == [curve]
 

@@ -74,10 +74,10 @@ def test_a_damaged_run_is_left_out_and_named(
     damage(run)
     for command in COMMANDS if damage is _flipped_byte else COMMANDS[:3]:
         code = main.invoke(command)
-        said = capsys.readouterr()
-        assert code in (0, 3), said.err
-        assert said.err.count(f"left out: {run}: ") == 1, command
-        assert "pg18.0" not in said.out or command[0] == "report"
+        output = capsys.readouterr()
+        assert code in (0, 3), output.err
+        assert output.err.count(f"left out: {run}: ") == 1, command
+        assert "pg18.0" not in output.out or command[0] == "report"
     run_id = run.name.split("-", 1)[1]
     assert main.invoke(["show", run_id]) == 2
     assert str(run) in capsys.readouterr().err

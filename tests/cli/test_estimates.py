@@ -69,10 +69,10 @@ def test_a_query_that_is_estimated_better(place: Path, pgstrata: Program, pg13: 
     labels = [key.partition("[")[2].rstrip("]") for key in rows["simple"] if key.startswith("worst")]
     compared = pgstrata("compare", *labels, "--format", "json")
     (comparison,) = json.loads(compared.stdout)
-    (found,) = comparison["estimates"]
-    assert (found["workload"], found["better"], found["worse"]) == ("custom", 1, 0)
-    assert found["base_factor"] > found["other_factor"] >= 1
-    (query,) = (one for one in found["queries"] if one["query"] == "correlated")
+    (estimates,) = comparison["estimates"]
+    assert (estimates["workload"], estimates["better"], estimates["worse"]) == ("custom", 1, 0)
+    assert estimates["base_factor"] > estimates["other_factor"] >= 1
+    (query,) = (entry for entry in estimates["queries"] if entry["query"] == "correlated")
     assert query["base"]["node"] == "Seq Scan on car" and query["base"]["actual_rows"] == 200
 
 

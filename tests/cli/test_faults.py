@@ -48,8 +48,8 @@ def test_a_killed_server_fails_its_run_and_the_next_begins(
 
     # The next invocation makes only the failed one again.
     again = start("run", place / "tiny.toml", "--no-report", "--set", "seconds=6")
-    assert again.end() == 0, again.said
-    assert "run 1 of 1" in again.said
+    assert again.end() == 0, again.printed
+    assert "run 1 of 1" in again.printed
     assert statuses(place) == {pg12.label: "done", pg17.label: "done"}
 
 
@@ -64,7 +64,7 @@ def test_a_server_killed_in_a_warm_up_is_said_at_once(place: Path, start: Start,
     running.wait_for(lambda: running.backend(cpu_seconds=1.0))
     running.wait_for(lambda: running.child("postgres")).send_signal(signal.SIGKILL)
     assert running.end() == 1
-    assert "server died" in running.said
+    assert "server died" in running.printed
     assert statuses(place) == {pg17.label: "failed"}
     await_nothing_lives(place / "data")
 
@@ -87,7 +87,7 @@ def test_a_killed_driver_fails_the_run(
     running.wait_for(running.backend)
     running.wait_for(lambda: running.child("pgstrata-driver")).send_signal(signal.SIGKILL)
     assert running.end() == 1
-    assert "driver was killed by SIGKILL" in running.said
+    assert "driver was killed by SIGKILL" in running.printed
     assert statuses(place) == {pg17.label: "failed"}
 
 
@@ -99,15 +99,15 @@ def test_ctrl_c_stops_everything_and_the_same_command_goes_on(
     running.wait_for(running.backend)
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130
-    assert "same command" in running.said
-    assert "Traceback" not in running.said
+    assert "same command" in running.printed
+    assert "Traceback" not in running.printed
     assert not living_in(place / "data")
     assert list((place / "data").iterdir()) == []
     assert statuses(place) == {pg12.label: "done"}
 
     again = start("run", place / "tiny.toml", "--no-report")
-    assert again.end() == 0, again.said
-    assert "1 of 2 runs are there already" in again.said
+    assert again.end() == 0, again.printed
+    assert "1 of 2 runs are there already" in again.printed
     assert statuses(place) == {pg12.label: "done", pg17.label: "done"}
 
 
@@ -133,7 +133,7 @@ def test_kill_9_between_steps_loses_nothing(
     assert statuses(place) == {}
 
     again = start("run", place / "tiny.toml", *options)
-    assert again.end() == 0, again.said
+    assert again.end() == 0, again.printed
     (run,) = Results(place / "results").runs()
     assert [step.name for step in run.steps] == ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
     assert list((place / "data").iterdir()) == []
@@ -150,8 +150,8 @@ def test_kill_9_keeps_the_runs_that_are_finished(
     running.end()
     (kept,) = Results(place / "results").runs()
     again = start("run", place / "tiny.toml", *options)
-    assert again.end() == 0, again.said
-    assert "run 1 of 1" in again.said
+    assert again.end() == 0, again.printed
+    assert "run 1 of 1" in again.printed
     runs = Results(place / "results").runs()
     assert [run.variant for run in runs] == [pg12.label, pg17.label]
     assert runs[0].record == kept.record
@@ -164,8 +164,8 @@ def test_two_at_once_on_one_results_folder(
     first.wait_for(first.backend)
     second = start("run", place / "tiny.toml")
     assert second.end() == 1
-    assert "another pgstrata" in second.said
-    assert str(first.process.pid) in second.said
+    assert "another pgstrata" in second.printed
+    assert str(first.process.pid) in second.printed
     assert first.process.poll() is None
     first.process.send_signal(signal.SIGINT)
     assert first.end() == 130
@@ -199,9 +199,9 @@ def test_a_full_disk_fails_the_run_and_frees_its_space(
     running = start("run", campaign(pg17), "--set", "rows=500000")
     running.wait_for(running.backend)
     fill(small_disk)
-    assert running.end() == 1, running.said
-    assert "the disk of the data folder is full" in running.said
-    assert "Traceback" not in running.said
+    assert running.end() == 1, running.printed
+    assert "the disk of the data folder is full" in running.printed
+    assert "Traceback" not in running.printed
     assert statuses(place) == {pg17.label: "failed"}
     assert [p.name for p in small_disk.iterdir()] == ["filler"]
 

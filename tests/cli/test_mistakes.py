@@ -277,8 +277,8 @@ def answer(
         output = capsys.readouterr()
         assert done == int(code), output.err
         assert output.out == "", "results alone"
-        said = [text for text in output.err.splitlines() if not text.startswith("looking for ")]
-        sentence, *step = said
+        lines = [text for text in output.err.splitlines() if not text.startswith("looking for ")]
+        sentence, *step = lines
         assert sentence.startswith("error: ") and "Traceback" not in output.err
         assert [len(text.split()) > 1 for text in step] == [True], "one next step"
         for word in words.split("; "):

@@ -16,15 +16,15 @@ def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -
     arguments += ["--other-load", "100%"]
     done = pgstrata(*arguments, "--minutes", "0.08", "--slice-seconds", "0.25", "--format", "json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["pairs"] == 10
-    assert [v["minutes"] for v in found["visible"]] == [1, 5, 20]
-    assert [v["pairs"] for v in found["visible"]] == [120, 600, 2400]
-    for visible in found["visible"]:
+    noise = json.loads(done.stdout)
+    assert noise["pairs"] == 10
+    assert [v["minutes"] for v in noise["visible"]] == [1, 5, 20]
+    assert [v["pairs"] for v in noise["visible"]] == [120, 600, 2400]
+    for visible in noise["visible"]:
         assert 0 < visible["fixed"] < visible["watched"] < 1
     assert list((place / "data").iterdir()) == []
 
-    assert found["run_spread"] is None
+    assert noise["run_spread"] is None
     assert "at least 8" in pgstrata(*arguments, "--minutes", "0.01").stderr
     refused = pgstrata(*arguments, "--minutes", "0.08", "--slice-seconds", "0.25", "--step", "point-qery")
     assert refused.returncode == 2
@@ -52,7 +52,7 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
     run = pgstrata("run", *common, *configs, "--workload", "sysbench", *sets, "--no-report")
     assert run.returncode == 0, run.stdout + run.stderr
     labels = sorted({p.name for p in (place / "results" / "two").iterdir() if p.is_dir()})
-    found = json.loads(pgstrata("compare", *labels, "--campaign", "two", "--format", "json").stdout)
-    assert [s["evidence"] for s in found[0]["steps"]] == ["runs"]
-    assert found[0]["steps"][0]["run_spread"] > 0
-    assert found[0]["steps"][0]["high"] is not None
+    comparisons = json.loads(pgstrata("compare", *labels, "--campaign", "two", "--format", "json").stdout)
+    assert [s["evidence"] for s in comparisons[0]["steps"]] == ["runs"]
+    assert comparisons[0]["steps"][0]["run_spread"] > 0
+    assert comparisons[0]["steps"][0]["high"] is not None

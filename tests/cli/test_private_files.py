@@ -37,12 +37,12 @@ def run(place: Path, *arguments: str) -> None:
 
 def too_open(folder: Path) -> list[str]:
     """What is not 0600 or 0700 below a folder, and the folder."""
-    found = []
+    open_paths = []
     for path in (folder, *folder.rglob("*")):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
-            found.append(f"{path.relative_to(folder.parent)} {mode:04o}")
-    return found
+            open_paths.append(f"{path.relative_to(folder.parent)} {mode:04o}")
+    return open_paths
 
 
 @pytest.fixture

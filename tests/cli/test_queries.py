@@ -82,8 +82,8 @@ def test_a_server_killed_during_a_query_keeps_the_queries_before(
     running.wait_for(lambda: running.backend(cpu_seconds=1.5))
     running.wait_for(lambda: running.child("postgres")).send_signal(signal.SIGKILL)
     assert running.end() == 1
-    assert "server died" in running.said
-    assert "Traceback" not in running.said
+    assert "server died" in running.printed
+    assert "Traceback" not in running.printed
     (run,) = Results(place / "results").runs()
     assert run.record.status == "failed"
     assert [s.name for s in run.steps] == ["copy", "indexes", "analyze", "power"]
@@ -149,8 +149,8 @@ def test_an_archive_without_messages_is_said_and_the_next_step_with_it(
     options = f'corpus = "{archive}", queries = "{searches}"'
     done = pgstrata("run", write(campaign, "fulltext", options, pg17), PGSTRATA_CACHE=str(own_cache))
     assert done.returncode == 1
-    said = done.stdout + done.stderr
-    assert "there is no message in the corpus" in said
-    assert "name an mbox file" in said
-    assert "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert "there is no message in the corpus" in output
+    assert "name an mbox file" in output
+    assert "Traceback" not in output
     assert not list((place / "data").iterdir())

@@ -48,19 +48,19 @@ def hears_ctrl_c() -> None:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, int]:
     """Exit code, errors, and the most memory in bytes."""
     assert process.stderr is not None
-    said = process.stderr.read()
+    stderr = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, said, usage.ru_maxrss * 1024
+    return process.returncode, stderr, usage.ru_maxrss * 1024
 
 
 @pytest.mark.program
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) -> None:
-    code, said, most = ended(
+    code, stderr, most = ended(
         start(results, "select range, repeat('x', 20000) from range(60000)", "--format", form)
     )
-    assert (code, said) == (0, "")
+    assert (code, stderr) == (0, "")
     assert most < GIGABYTE / 2
 
 
@@ -74,9 +74,9 @@ def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) ->
     ],
 )
 def test_what_needs_more_memory_than_it_may_is_refused(results: Path, sql: str) -> None:
-    code, said, most = ended(start(results, sql))
+    code, stderr, most = ended(start(results, sql))
     assert code == 2
-    assert said.startswith("error: the query needs more than 500MB of memory\n")
+    assert stderr.startswith("error: the query needs more than 500MB of memory\n")
     assert most < GIGABYTE
 
 
@@ -99,9 +99,9 @@ def test_ctrl_c_ends_a_query(results: Path, sql: str) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
-        said = process.stderr.read()
+        stderr = process.stderr.read()
         assert process.wait(60) == 130
-    assert said == ""
+    assert stderr == ""
 
 
 def _busy(pid: int) -> float:
@@ -115,16 +115,16 @@ def test_a_stream_is_printed_as_a_whole_answer_would_be(
 ) -> None:
     sql = "select range as n, chr(8232) || range as t from range(5)"
 
-    def said(form: str) -> str:
+    def printed(form: str) -> str:
         assert main.invoke(["query", sql, "--results", str(results), "--format", form]) == 0
         return capsys.readouterr().out
 
     rows = [{"n": n, "t": f"\u2028{n}"} for n in range(5)]
-    assert said("json") == json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
-    assert list(csv.reader(io.StringIO(said("csv"))))[1:] == [[str(n), f"\u2028{n}"] for n in range(5)]
-    whole = said("table")
+    assert printed("json") == json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    assert list(csv.reader(io.StringIO(printed("csv"))))[1:] == [[str(n), f"\u2028{n}"] for n in range(5)]
+    whole = printed("table")
     monkeypatch.setattr(output, "FITTED_ROWS", 2)
-    assert said("table") == whole
+    assert printed("table") == whole
     assert main.invoke(["query", "select 1 where false", "--results", str(results), "--format", "json"]) == 0
     assert capsys.readouterr().out == "[]\n"
 

@@ -63,12 +63,12 @@ def check_json(pgstrata: Program, file: Path, pg12: Server, pg17: Server) -> Non
     """JSON alone on standard output: of what is there, and of a plan."""
     done = pgstrata("run", file, "--format", "json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert Path(said["report"]).is_file() and said["failed"] == []
-    (comparison,) = said["comparisons"]
+    summary = json.loads(done.stdout)
+    assert Path(summary["report"]).is_file() and summary["failed"] == []
+    (comparison,) = summary["comparisons"]
     assert (comparison["base"], comparison["other"]) == (pg12.label, pg17.label)
     asked = pgstrata("compare", pg12.label, pg17.label, "--format", "json")
-    assert json.loads(asked.stdout) == said["comparisons"], "one verdict has one record"
+    assert json.loads(asked.stdout) == summary["comparisons"], "one verdict has one record"
     plan = json.loads(pgstrata("run", file, "--dry-run", "--format", "json").stdout)
     assert [run["state"] for run in plan["runs"]] == ["there already"] * 2 and plan["to_do"] == 0
 
@@ -121,8 +121,8 @@ def check_reading(pgstrata: Program, runs: list[dict[str, Any]]) -> None:
     """
     assert json.loads(pgstrata("query", sums, "--format", "json").stdout) == [{"n": 0}]
     backends = "select distinct role from backends where step = 'qp100' order by role"
-    found = [row["role"] for row in json.loads(pgstrata("query", backends, "--format", "json").stdout)]
-    assert found == ["delete", "insert", "query", "server"]
+    roles = [row["role"] for row in json.loads(pgstrata("query", backends, "--format", "json").stdout)]
+    assert roles == ["delete", "insert", "query", "server"]
 
 
 def test_the_spec_of_each_step_is_kept(

@@ -60,7 +60,7 @@ def test_a_failed_build_is_told_again_and_tells_why(cache: Path, place: Path, pg
 
 def test_what_cannot_be_built_is_a_users_mistake(cache: Path, place: Path, pgstrata: Program) -> None:
     small_tree(place / "pg", version="15.2")
-    for said, arguments in {
+    for message, arguments in {
         "is not built from source": ["pg:17"],
         "there is no folder": ["src:elsewhere"],
         "no build called 'o4'": ["src:pg", "--build", "o4"],
@@ -71,5 +71,5 @@ def test_what_cannot_be_built_is_a_users_mistake(cache: Path, place: Path, pgstr
         "there is no file": ["src:pg", "--patch", "none.patch"],
     }.items():
         ran = pgstrata("servers", "build", *arguments)
-        assert ran.returncode == 2 and said in ran.stderr, (arguments, ran.stderr)
+        assert ran.returncode == 2 and message in ran.stderr, (arguments, ran.stderr)
     assert listed(pgstrata) == []

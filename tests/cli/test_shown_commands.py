@@ -58,9 +58,9 @@ def lines_of(text: str) -> Iterator[str]:
             fenced = not fenced
         elif fenced and line.startswith(("pgstrata ", "$ pgstrata ")):
             yield line.removeprefix("$ ")
-        elif found := _INDENTED.match(line):
-            yield found[1]
-    yield from (found for found in _QUOTED.findall(text) if found not in NOT_COMMANDS)
+        elif match := _INDENTED.match(line):
+            yield match[1]
+    yield from (quoted for quoted in _QUOTED.findall(text) if quoted not in NOT_COMMANDS)
 
 
 def shown() -> Iterator[tuple[str, str]]:

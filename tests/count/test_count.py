@@ -183,9 +183,9 @@ def test_a_server_counted_against_itself_is_the_same(pgstrata: Program) -> None:
         "noise", "--server", "pg:17", "--rows", "1000", "--by", "instructions", "--format", "json"
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["word"] == "same"
-    assert said["start_spread"] < 0.0003  # as the documentation says of steps that read
+    verdict = json.loads(done.stdout)
+    assert verdict["word"] == "same"
+    assert verdict["start_spread"] < 0.0003  # as the documentation says of steps that read
 
 
 def test_without_valgrind_and_counters_it_says_what_to_install(pgstrata: Program) -> None:
@@ -242,7 +242,7 @@ def test_what_is_ended_in_the_middle_keeps_its_starts_and_goes_on(pgstrata: Prog
     running.wait_for(lambda: list(place.glob("results/*/*/*/.1.kept/01.start")))
     running.process.terminate()
     assert running.process.wait(60) == 143
-    assert "goes on" in running.said
+    assert "goes on" in running.printed
     assert list((place / "data").glob("count-*")) == []
     assert living_in(place) == []
     assert [path.name for path in place.glob("results/*/*/*/*")] == [".1.kept"]
@@ -255,10 +255,10 @@ def test_what_is_ended_in_the_middle_keeps_its_starts_and_goes_on(pgstrata: Prog
 
 @pytest.fixture
 def cluster(place: Path, pg17: Server) -> Iterator[Cluster]:
-    with Cluster(pg17, resolve([], pg17.version_num, 8 << 30), place / "c") as one:
-        one.create()
-        one.start()
-        yield one
+    with Cluster(pg17, resolve([], pg17.version_num, 8 << 30), place / "c") as new_cluster:
+        new_cluster.create()
+        new_cluster.start()
+        yield new_cluster
 
 
 def test_counters_of_the_kernel_are_opened_and_subtracted(cluster: Cluster, place: Path) -> None:
@@ -268,9 +268,9 @@ def test_counters_of_the_kernel_are_opened_and_subtracted(cluster: Cluster, plac
     statement = Sql("SELECT length(repeat('x', 1000000 + {n}))", n=Uniform(1, 9))
     role = Role("query", 1, [Script(statement)])
     step = Step("s", [role], Headline("query", "operations", "queries/s"), seconds=1.0)
-    made = counted(step, Length(5, 20), marks=False)
-    spec = driver_spec(made.step, cluster.connection("postgres"), 1, "blocking")
-    found = engine.count(made.step, made.lengths, spec, place)
-    per_operation = found["query"].instructions / 20
+    countable = counted(step, Length(5, 20), marks=False)
+    spec = driver_spec(countable.step, cluster.connection("postgres"), 1, "blocking")
+    graphs = engine.count(countable.step, countable.lengths, spec, place)
+    per_operation = graphs["query"].instructions / 20
     assert per_operation > 100  # of 4 kB
     assert drive(spec)["query"] > 0

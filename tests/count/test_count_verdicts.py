@@ -34,8 +34,8 @@ from support.runs import make_run
 
 
 def word(base: list[float], other: list[float], margin: float = 0.002) -> str:
-    found = estimate_counts(base, other)
-    return judge(found, interval(found), p_value(found), Criterion(margin)).word
+    estimate = estimate_counts(base, other)
+    return judge(estimate, interval(estimate), p_value(estimate), Criterion(margin)).word
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_words_of_counts(base: list[float], other: list[float], expected: str) -
 
 
 def test_starts_that_agree_by_chance_do_not_prove_the_last_instruction() -> None:
-    found = estimate_counts([1e6, 1e6], [1e6 + 1, 1e6 + 1])
-    low, high = interval(found)
+    estimate = estimate_counts([1e6, 1e6], [1e6 + 1, 1e6 + 1])
+    low, high = interval(estimate)
     assert low < 0 < high
-    assert p_value(found) > 0.05
+    assert p_value(estimate) > 0.05
 
 
 def test_starts_are_added_until_the_interval_reaches_half_the_margin() -> None:
@@ -75,14 +75,14 @@ def test_libraries_are_one_line_and_copies_of_a_function_are_it() -> None:
 
 def test_differences_of_functions_add_up_and_new_and_gone_ones_are_named() -> None:
     base, other = {"hash_any": 100.0, "scan": 900.0}, {"hash_bytes": 110.0, "scan": 921.0}
-    found = function_changes(base, other)
-    assert sum(c.difference for c in found) == sum(other.values()) - sum(base.values())
-    assert [(c.function, c.state) for c in found] == [
+    changes = function_changes(base, other)
+    assert sum(c.difference for c in changes) == sum(other.values()) - sum(base.values())
+    assert [(c.function, c.state) for c in changes] == [
         ("hash_bytes", "new"),
         ("hash_any", "gone"),
         ("scan", ""),
     ]
-    assert math.isclose(found[2].share, 0.021)
+    assert math.isclose(changes[2].share, 0.021)
 
 
 def test_functions_of_other_steps_and_roles_do_not_count() -> None:

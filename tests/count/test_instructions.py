@@ -96,8 +96,8 @@ def test_a_part_is_read_with_functions_libraries_and_calls(tmp_path: Path) -> No
     graph = part(tmp_path / "part")
     server, libc = "/srv/bin/postgres", "/lib/libc.so.6"
     assert graph.totals == [1220, 5]  # what was called is not counted twice
-    assert graph.own[server, "ExecutorRun"] == 900
-    assert graph.own[libc, "memcpy"] == 50
+    assert graph.exclusive[server, "ExecutorRun"] == 900
+    assert graph.exclusive[libc, "memcpy"] == 50
     assert graph.arcs[(server, "exec_simple_query"), (libc, "memcpy")].calls == 2
     assert graph.inclusive()[server, "exec_simple_query"] == 1160
     assert graph.count("D1mr") == 5
@@ -108,10 +108,10 @@ def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:
     mark = part(
         tmp_path / "mark", "events: Ir D1mr\nob=/srv/bin/postgres\nfn=ExecutorRun\n0 100 1\ntotals: 100 1\n"
     )
-    one = whole.without(mark).per(4)
-    assert one.totals == [280, 1]
-    assert one.own["/srv/bin/postgres", "ExecutorRun"] == 200
-    assert mean([one, one]).own == one.own
+    operation = whole.without(mark).per(4)
+    assert operation.totals == [280, 1]
+    assert operation.exclusive["/srv/bin/postgres", "ExecutorRun"] == 200
+    assert mean([operation, operation]).exclusive == operation.exclusive
 
 
 def test_a_part_that_was_cut_is_an_error(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def step(*roles: Role, **more: object) -> Step:
 
 def test_a_step_of_fixed_duration_gets_a_number_of_operations() -> None:
     role = Role("query", 4, [Script(Sql("SELECT 1"))], rate=FixedRate(10))
-    made = counted(step(role, seconds=60.0, warmup=5.0), Length(10, 100))
-    assert made.step.seconds is None
-    assert made.step.warmup == 0
-    spec = document(made.step.spec())["roles"][0]
+    countable = counted(step(role, seconds=60.0, warmup=5.0), Length(10, 100))
+    assert countable.step.seconds is None
+    assert countable.step.warmup == 0
+    spec = document(countable.step.spec())["roles"][0]
     assert (spec["clients"], spec["operations"], spec["rate"]) == (1, 110, None)
     after = spec["scripts"][0]["ops"][1:]
     conditions = [condition for condition, _ in after[1]["if"]]
@@ -151,9 +151,9 @@ def test_a_step_of_fixed_duration_gets_a_number_of_operations() -> None:
 
 
 def test_a_load_is_done_whole_and_its_one_operation_counted_from_the_first_instruction() -> None:
-    made = counted(step(Role("load", 1, [Script(Sql("CREATE INDEX"))], operations=1)), Length(10, 100))
-    assert made.lengths == {"load": Length(0, 1)}
-    script = document(made.step.spec())["roles"][0]["scripts"][0]
+    countable = counted(step(Role("load", 1, [Script(Sql("CREATE INDEX"))], operations=1)), Length(10, 100))
+    assert countable.lengths == {"load": Length(0, 1)}
+    script = document(countable.step.spec())["roles"][0]["scripts"][0]
     assert len(script["before"][0]["if"][0][1]) == 3  # the marks come before it
     many = counted(step(Role("insert", 1, [Script(Sql("INSERT"))], operations=40)), Length(25, 100))
     assert many.lengths == {"insert": Length(10, 30)}
@@ -166,11 +166,11 @@ def test_roles_lose_their_rate_and_take_turns() -> None:
 
     fixed = FixedRate(10)
     roles = [role("query", None), role("insert", fixed), role("delete", fixed)]
-    made = counted(
+    countable = counted(
         step(*roles, seconds=9.0, lockstep=[LockstepSpec(roles=["insert", "delete"], ahead=8)]), Length(1, 9)
     )
-    assert made.step.lockstep == [LockstepSpec(roles=["query", "insert", "delete"], ahead=0)]
-    assert {r.operations for r in made.step.roles} == {10}
+    assert countable.step.lockstep == [LockstepSpec(roles=["query", "insert", "delete"], ahead=0)]
+    assert {r.operations for r in countable.step.roles} == {10}
     assert not counted(step(role("query", None), seconds=9.0), Length(1, 9)).step.lockstep
 
 
@@ -179,15 +179,15 @@ def test_a_step_that_needs_several_connections_or_the_clock_is_left_out_with_its
     with pytest.raises(NotCountedError, match="several connections"):
         counted(streams, Length(1, 1))
     sleeper = Role("htap", 1, [Script(Sql("BEGIN"), Sleep("1"), Sql("COMMIT"))])
-    made = counted(step(Role("query", 1, [Script(Sql("SELECT 1"))]), sleeper), Length(1, 1))
-    assert set(made.lengths) == {"query"}
-    assert "htap" in made.left
+    countable = counted(step(Role("query", 1, [Script(Sql("SELECT 1"))]), sleeper), Length(1, 1))
+    assert set(countable.lengths) == {"query"}
+    assert "htap" in countable.left
 
 
 def test_a_script_of_pgbench_is_marked_in_its_own_language() -> None:
     script = PgbenchScript("SELECT 1;", "mine")
-    made = counted(step(Role("query", 1, [script], prepare="lazy")), Length(5, 20))
-    text = document(made.step.spec())["roles"][0]["scripts"][0]["text"]
+    countable = counted(step(Role("query", 1, [script], prepare="lazy")), Length(5, 20))
+    text = document(countable.step.spec())["roles"][0]["scripts"][0]["text"]
     assert text.startswith("SELECT 1;\n\\set")
     assert text.count("SELECT pg_backend_pid();") == 4
     assert "= 25" in text
@@ -255,9 +255,9 @@ def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
     assert row["simulated_l1_misses"] == 5
     assert row["simulated_cycles"] == cycles(1220, 5, 0, 0) == 1270
     assert "simulated_cycles" not in start_row("query", 1, 4, CallGraph())
-    own = {r["function"]: r["instructions"] for r in function_rows("query", [graph])}
-    assert own["ExecutorRun"] == 900 and own["memcpy"] == 50
-    assert own["AdvanceXLInsertBuffer.isra.0"] == 0, "told apart, so it accounts for no difference"
+    instructions = {r["function"]: r["instructions"] for r in function_rows("query", [graph])}
+    assert instructions["ExecutorRun"] == 900 and instructions["memcpy"] == 50
+    assert instructions["AdvanceXLInsertBuffer.isra.0"] == 0, "told apart, so it accounts for no difference"
 
 
 def test_settings_while_counting_are_those_the_version_has() -> None:

@@ -21,11 +21,13 @@ ASKING = Asking(54.0, ("GetCurrentTransactionStopTimestamp",))
 
 
 def graph(
-    own: dict[Key, float], arcs: dict[tuple[Key, Key], tuple[float, float]], asking: Asking | None = ASKING
+    exclusive: dict[Key, float],
+    arcs: dict[tuple[Key, Key], tuple[float, float]],
+    asking: Asking | None = ASKING,
 ) -> CallGraph:
     return CallGraph(
-        totals=[sum(own.values())],
-        own=own,
+        totals=[sum(exclusive.values())],
+        exclusive=exclusive,
         arcs={pair: Arc(*arc) for pair, arc in arcs.items()},
         asking=asking,
     )
@@ -48,21 +50,26 @@ def operations(
         for name in ("pgstat_update_dbstats", "pgstat_relation_flush_cb", "WaitEventSetWait")
     )
     itself = (54.0 + turns) * number + of_a_report * reports
-    own = {MAIN: 40_000.0 * number, REPORT: itself, CLOCK: 30.0 * number, READ: 100.0 * number + 40 * waits}
+    exclusive = {
+        MAIN: 40_000.0 * number,
+        REPORT: itself,
+        CLOCK: 30.0 * number,
+        READ: 100.0 * number + 40 * waits,
+    }
     arcs = {
         (MAIN, REPORT): (float(number), itself + 30 * number + reports * 4500),
         (REPORT, CLOCK): (float(number), 30.0 * number),
         (MAIN, READ): (float(number), 100.0 * number + 160 * waits),
     }
     if waits:
-        own[wait] = 120.0 * waits
+        exclusive[wait] = 120.0 * waits
         arcs[READ, wait] = (float(waits), 120.0 * waits)
     if reports:
-        own |= {flush: 100.0 * reports, relation: 4400.0 * reports}
+        exclusive |= {flush: 100.0 * reports, relation: 4400.0 * reports}
         arcs[REPORT, flush] = (float(reports), 100.0 * reports)
         # more often than there are operations: once for each table
         arcs[REPORT, relation] = (44.0 * reports, 4400.0 * reports)
-    return graph(own, arcs).per(number)
+    return graph(exclusive, arcs).per(number)
 
 
 def test_a_loop_in_the_function_that_reports_statistics_is_judged() -> None:
@@ -83,13 +90,13 @@ def test_a_loop_that_the_marks_do_not_reach_is_judged_but_for_what_a_report_can_
 def test_a_function_that_is_called_at_each_report_of_a_transaction_is_judged() -> None:
     helper = ("postgres", "pgstat_planted")
     plain = operations(200, reports=1)
-    own, arcs = dict(plain.own), dict(plain.arcs)
-    own[helper] = 3000.0
+    exclusive, arcs = dict(plain.exclusive), dict(plain.arcs)
+    exclusive[helper] = 3000.0
     arcs[REPORT, helper] = Arc(1.0, 3000.0)
     planted = replace(
         plain,
         totals=[plain.instructions + 3000],
-        own=own,
+        exclusive=exclusive,
         arcs=arcs,
         asking=Asking(54.0, (*ASKING.callees, "pgstat_planted")),
     )
@@ -124,7 +131,7 @@ def test_a_mark_that_waited_longer_than_the_operation_leaves_the_judged_part_as_
     twice = mean([counted, counted])
     twice = CallGraph(
         totals=[2 * counted.instructions],
-        own={key: 2 * value for key, value in twice.own.items()},
+        exclusive={key: 2 * value for key, value in twice.exclusive.items()},
         arcs={pair: Arc(2 * arc.calls, 2 * arc.instructions) for pair, arc in twice.arcs.items()},
         asking=ASKING,
     )
@@ -153,9 +160,9 @@ def test_tables_looked_up_after_a_report_are_left_out_and_at_each_operation_judg
 
     def looked_up(calls: float) -> CallGraph:
         counted = operations(1000)
-        counted.own[lookup] = 80.0 * calls
+        counted.exclusive[lookup] = 80.0 * calls
         counted.arcs[MAIN, lookup] = Arc(calls, 80.0 * calls)
-        return replace(counted, totals=[sum(counted.own.values())])
+        return replace(counted, totals=[sum(counted.exclusive.values())])
 
     assert judged(looked_up(3 / 1000)) == pytest.approx(40_084)
     assert judged(looked_up(2.0)) > 40_084 + 150
@@ -163,7 +170,7 @@ def test_tables_looked_up_after_a_report_are_left_out_and_at_each_operation_judg
 
 def test_marks_say_what_looking_at_the_clock_costs() -> None:
     assert asking_of(operations(1)) == Asking(54.0, ("GetCurrentTransactionStopTimestamp",))
-    assert asking_of(CallGraph(own={MAIN: 5.0})) is None
+    assert asking_of(CallGraph(exclusive={MAIN: 5.0})) is None
 
 
 @st.composite
@@ -180,27 +187,29 @@ def _graphs(draw: st.DrawFn) -> CallGraph:
         "memcpy",
     ]
     keys = [("postgres", name) for name in names]
-    own = {key: float(draw(st.integers(1, 1000))) for key in keys}
+    exclusive = {key: float(draw(st.integers(1, 1000))) for key in keys}
     # From the last to the first, so that what a call costs is known; it is divided among its callers.
-    inclusive, arcs = dict(own), {}
+    inclusive, arcs = dict(exclusive), {}
     for place in range(len(keys) - 1, 0, -1):
         callers = draw(st.lists(st.sampled_from(keys[:place]), min_size=1, max_size=3, unique=True))
         for caller in callers:
             arcs[caller, keys[place]] = (1.0, 0.0)
     for place in range(len(keys) - 1, 0, -1):
         key = keys[place]
-        inclusive[key] = own[key] + sum(cost for (a, _), (_, cost) in arcs.items() if a == key)
+        inclusive[key] = exclusive[key] + sum(cost for (a, _), (_, cost) in arcs.items() if a == key)
         callers = [a for a, b in arcs if b == key]
         for caller in callers:
             arcs[caller, key] = (1.0, inclusive[key] / len(callers))
-    return graph(own, arcs)
+    return graph(exclusive, arcs)
 
 
 @given(_graphs())
 def test_what_is_judged_and_what_is_left_out_are_the_whole(counted: CallGraph) -> None:
     functions = untimed(counted)
     assert sum(functions.values()) + timed(counted) == pytest.approx(counted.instructions)
-    assert all(-1e-9 <= functions[key] <= own + 1e-9 for key, own in counted.own.items())
+    assert all(
+        -1e-9 <= functions[key] <= instructions + 1e-9 for key, instructions in counted.exclusive.items()
+    )
     # what only left-out functions call is left out, what they do not reach is judged
     outside = sum(
         arc.instructions

@@ -57,14 +57,14 @@ def sample(node: Json, *, whole: bool) -> Any:
 @pytest.mark.parametrize("node", EVENTS["oneOf"], ids=lambda node: str(node["title"]))
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "shortest"])
 def test_every_event_of_the_schema_is_read(node: Json, whole: bool) -> None:
-    said = sample(node, whole=whole)
-    event = decode(msgspec.json.encode(said))
+    document = sample(node, whole=whole)
+    event = decode(msgspec.json.encode(document))
     assert type(event) is getattr(events, node["title"])
     read = msgspec.json.decode(msgspec.json.encode(event))
     if whole:
-        assert read == said
+        assert read == document
     else:
-        assert read.items() >= {key: value for key, value in said.items() if key != "roles"}.items()
+        assert read.items() >= {key: value for key, value in document.items() if key != "roles"}.items()
 
 
 @pytest.mark.parametrize(

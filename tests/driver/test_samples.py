@@ -79,13 +79,13 @@ def test_every_kind_of_part_has_a_sample_value() -> None:
 
 def test_only_statements_that_have_a_plan_and_each_once() -> None:
     begin, select = {"sql": ["BEGIN"], "name": ""}, {"sql": ["/* a */ SELECT 1"], "name": "one"}
-    found = samples(_spec(begin, select, {"every": 5, "ops": [select]}, {"if": [["1 = 1", [select]]]}))
-    assert [s.name for s in found] == ["one"]
+    statements = samples(_spec(begin, select, {"every": 5, "ops": [select]}, {"if": [["1 = 1", [select]]]}))
+    assert [s.name for s in statements] == ["one"]
 
 
 def test_statements_that_differ_in_numbers_only_are_one() -> None:
-    one, two = ({"sql": [f"SELECT {n} FROM t{n}"], "name": "s"} for n in (1, 22))
-    assert [s.sql for s in samples(_spec(one, two))] == ["SELECT 1 FROM t1"]
+    first, two = ({"sql": [f"SELECT {n} FROM t{n}"], "name": "s"} for n in (1, 22))
+    assert [s.sql for s in samples(_spec(first, two))] == ["SELECT 1 FROM t1"]
 
 
 SCRIPT = (
@@ -151,9 +151,9 @@ def test_every_measured_step_has_statements_to_explain(name: str) -> None:
     options = workload.Options.model_validate({**workload.scales["quick"]})
     for phase in workload.phases(options, NEWEST):
         if isinstance(phase, Step) and phase.measured and phase.name not in ("l.i0", "l.x"):
-            found = samples(phase.spec())
-            assert found, phase.name
-            assert not any("{" in s.sql or "None" in s.sql for s in found)
+            statements = samples(phase.spec())
+            assert statements, phase.name
+            assert not any("{" in s.sql or "None" in s.sql for s in statements)
 
 
 def _spec(*ops: object, **role: object) -> StepSpec:

@@ -14,7 +14,7 @@ from pgstrata.files.ownership import hand_over, own_folder, read_small
 from support.users import STRANGER, call_as, needs_root, shell_as
 
 
-def own(folder: Path, **more: object) -> bool:
+def is_private(folder: Path, **more: object) -> bool:
     return own_folder(folder, "the folder", advice="name another", **more)  # type: ignore[arg-type]
 
 
@@ -26,12 +26,12 @@ def mode(path: Path) -> int:
 def test_a_folder_is_made_with_its_mode_whatever_the_umask(place: Path, umask: int) -> None:
     former = os.umask(umask)
     try:
-        assert own(place / "a" / "b" / "c", mode=0o711)
+        assert is_private(place / "a" / "b" / "c", mode=0o711)
     finally:
         os.umask(former)
     assert mode(place / "a" / "b" / "c") == 0o711
     assert not mode(place / "a") & 0o022
-    assert not own(place / "a" / "b" / "c", mode=0o700)
+    assert not is_private(place / "a" / "b" / "c", mode=0o700)
     assert mode(place / "a" / "b" / "c") == 0o711, "what is there is left as it is"
 
 
@@ -41,10 +41,10 @@ def test_a_folder_that_others_may_write_to_is_refused(place: Path, bits: int) ->
     folder.mkdir()
     folder.chmod(bits)
     with pytest.raises(OwnershipError, match="can be written by other users") as refused:
-        own(folder)
+        is_private(folder)
     assert f"chmod go-w {folder}" in refused.value.hint
     folder.chmod(0o755)
-    assert not own(folder)
+    assert not is_private(folder)
 
 
 @needs_root
@@ -53,7 +53,7 @@ def test_a_folder_that_its_group_may_write_to_is_refused(place: Path) -> None:
     folder.mkdir()
     folder.chmod(0o770)
     with pytest.raises(OwnershipError, match="mode 0770"):
-        own(folder)
+        is_private(folder)
 
 
 @needs_root
@@ -62,7 +62,7 @@ def test_a_folder_of_another_user_is_refused(place: Path) -> None:
     folder.mkdir()
     os.chown(folder, STRANGER, STRANGER)
     with pytest.raises(OwnershipError, match=rf"belongs to uid {STRANGER}") as refused:
-        own(folder)
+        is_private(folder)
     assert refused.value.hint == "name another"
 
 
@@ -72,11 +72,11 @@ def test_what_root_made_for_all_may_be_used_where_that_is_said(place: Path) -> N
     folder = place / "roots"
     folder.mkdir()
     with pytest.raises(OwnershipError, match="belongs to root"):
-        call_as(STRANGER, lambda: own(folder))
-    assert call_as(STRANGER, lambda: own(folder, roots=True)) is False
+        call_as(STRANGER, lambda: is_private(folder))
+    assert call_as(STRANGER, lambda: is_private(folder, roots=True)) is False
     os.chown(folder, STRANGER + 1, STRANGER)
     with pytest.raises(OwnershipError, match=f"belongs to uid {STRANGER + 1}"):
-        call_as(STRANGER, lambda: own(folder, roots=True))
+        call_as(STRANGER, lambda: is_private(folder, roots=True))
 
 
 @needs_root
@@ -86,16 +86,16 @@ def test_nobody_may_be_able_to_exchange_it(place: Path) -> None:
     (shared / "mine").mkdir()
     shared.chmod(0o777)
     with pytest.raises(OwnershipError, match="can be exchanged by another user"):
-        own(shared / "mine")
+        is_private(shared / "mine")
     with pytest.raises(OwnershipError, match="can be exchanged by another user"):
-        own(shared / "new")
+        is_private(shared / "new")
     assert not (shared / "new").exists(), "nothing is made there either"
     shared.chmod(0o1777)  # as /tmp: nobody can touch the entries of others
-    assert not own(shared / "mine")
+    assert not is_private(shared / "mine")
     os.chown(shared, STRANGER, STRANGER)
     with pytest.raises(OwnershipError, match=f"{shared} belongs to uid {STRANGER}"):
-        own(shared / "mine")
-    assert not own(shared / "mine", way=False)
+        is_private(shared / "mine")
+    assert not is_private(shared / "mine", way=False)
 
 
 @pytest.mark.program
@@ -107,13 +107,13 @@ def test_links_of_others_on_the_way_are_refused(place: Path) -> None:
     shared.chmod(0o1777)
     (shared / "mine").symlink_to(target)
     shell_as(STRANGER, 'ln -s "$1" "$2"', target, shared / "theirs")
-    assert not own(shared / "mine" / "deep")
-    assert not own(shared / "mine")
+    assert not is_private(shared / "mine" / "deep")
+    assert not is_private(shared / "mine")
     with pytest.raises(OwnershipError, match="is a symbolic link, which leads to"):
-        own(shared / "mine", linked=False)
+        is_private(shared / "mine", linked=False)
     for folder in (shared / "theirs", shared / "theirs" / "deep", shared / "theirs" / "new"):
         with pytest.raises(OwnershipError, match=f"{shared / 'theirs'} is a symbolic link of uid {STRANGER}"):
-            own(folder)
+            is_private(folder)
     assert not (target / "new").exists()
 
 
@@ -121,15 +121,15 @@ def test_links_that_lead_in_circles_end(place: Path) -> None:
     (place / "a").symlink_to(place / "b")
     (place / "b").symlink_to(place / "a")
     with pytest.raises(OSError, match="Too many levels"):
-        own(place / "a" / "c")
+        is_private(place / "a" / "c")
 
 
 def test_a_file_is_no_folder(place: Path) -> None:
     (place / "file").write_text("")
     with pytest.raises(NotADirectoryError):
-        own(place / "file")
+        is_private(place / "file")
     with pytest.raises(NotADirectoryError):
-        own(place / "file" / "below")
+        is_private(place / "file" / "below")
 
 
 def test_only_small_regular_files_are_read(place: Path) -> None:

@@ -52,19 +52,19 @@ State = dict[str, tuple[object, ...]]
 
 def state(folder: Path, *, inodes: bool = False) -> State:
     """All that lies below a folder, links not followed. inodes: what tells a change of a file, too."""
-    found: State = {}
+    entries: State = {}
     for path in sorted([folder, *folder.rglob("*")]):
         about = path.lstat()
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = ("link", os.readlink(path))  # noqa: PTH115
+            entries[name] = ("link", os.readlink(path))  # noqa: PTH115
         elif path.is_dir():
-            found[name] = ("folder",)
+            entries[name] = ("folder",)
         else:
-            found[name] = ("file", path.read_bytes(), bool(about.st_mode & 0o100))
+            entries[name] = ("file", path.read_bytes(), bool(about.st_mode & 0o100))
         if inodes:
-            found[name] += (about.st_mode, about.st_nlink, about.st_ino, about.st_mtime_ns)
-    return found
+            entries[name] += (about.st_mode, about.st_nlink, about.st_ino, about.st_mtime_ns)
+    return entries
 
 
 @contextlib.contextmanager
@@ -88,8 +88,10 @@ def unchanged_outside(members: list[Member]) -> None:
         (place / "v").symlink_to(victim)  # a link that was there before
 
         def outside() -> State:
-            found = state(place, inodes=True)
-            return {name: about for name, about in found.items() if not f"{name}/".startswith("deep/target/")}
+            entries = state(place, inodes=True)
+            return {
+                name: about for name, about in entries.items() if not f"{name}/".startswith("deep/target/")
+            }
 
         before = outside()
         with contextlib.suppress(ArchiveError):

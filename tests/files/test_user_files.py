@@ -72,9 +72,9 @@ def test_a_pipe_that_trickles_for_ever_is_left(tmp_path: Path) -> None:
         ["sh", "-c", "while sleep 0.1; do echo x; done"], stdout=subprocess.PIPE, start_new_session=True
     ) as trickle:
         assert trickle.stdout is not None
-        said = refused(Path(f"/dev/fd/{trickle.stdout.fileno()}"))
+        message = refused(Path(f"/dev/fd/{trickle.stdout.fileno()}"))
         trickle.kill()
-    assert "does not come to an end" in said
+    assert "does not come to an end" in message
 
 
 @pytest.mark.program
@@ -100,7 +100,7 @@ def _latin(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (_missing, "there is no campaign file"),
         (lambda folder: folder, "is a folder, not a campaign file"),
@@ -111,9 +111,9 @@ def _latin(folder: Path) -> Path:
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_sentence(
-    tmp_path: Path, make: Callable[[Path], Path], said: str
+    tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
-    assert said in refused(make(tmp_path))
+    assert message in refused(make(tmp_path))
 
 
 def test_paths_that_no_path_can_be() -> None:

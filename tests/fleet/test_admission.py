@@ -41,7 +41,7 @@ from support.campaign import server
 TEXT = 'servers = ["pg:12", "pg:17"]\n{more}\n[[workloads]]\nname = "sysbench"\n'
 
 
-def found(spec: str, how: Build | None = None) -> Server:
+def find_server(spec: str, how: Build | None = None) -> Server:
     if spec.startswith("dsn:"):
         return Server("dsn:host=db", "dsn17.6", "17.6", 170006, "", None, spec.removeprefix("dsn:"))
     return server(spec, how)
@@ -51,7 +51,7 @@ def job_of(place: Path, more: str = "", text: str = TEXT) -> CampaignJob:
     file = place / "study.toml"
     file.write_text(text.format(more=more))
     results = Results(place / "results")
-    plan = make_plan(read_campaign(file), results, found, elsewhere=True)
+    plan = make_plan(read_campaign(file), results, find_server, elsewhere=True)
     return CampaignJob(plan, results, assignments_of(plan, results), "topic")
 
 
@@ -66,10 +66,10 @@ def seen(**other: Any) -> SeenMachine:
 
 
 def admitted(
-    job: CampaignJob, one: Machine, *answers: Answer, others: list[Machine] | None = None
+    job: CampaignJob, machine: Machine, *answers: Answer, others: list[Machine] | None = None
 ) -> list[Any]:
     """Brings a machine through its admission with these answers, and returns what it was asked."""
-    admission = job.admit(one, others or [])
+    admission = job.admit(machine, others or [])
     text, asked = admission.send(None), []
     for answer in answers:
         assert text is not None
@@ -88,22 +88,22 @@ def qualification(**other: Any) -> Qualification:
 
 @pytest.mark.program
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"pgstrata": "0.0.9"}, r"it has pgstrata 0\.0\.9 .* install the same release"),
         ({"driver": "pgstrata-driver 0.0.9"}, r"pgstrata-driver 0\.0\.9.* install the same release"),
     ],
 )
-def test_what_does_not_agree_is_named(place: Path, other: dict[str, Any], said: str) -> None:
-    with pytest.raises(UnfitError, match=said):
+def test_what_does_not_agree_is_named(place: Path, other: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnfitError, match=message):
         admitted(job_of(place), machine(), seen(**other))
 
 
 @pytest.mark.program
-@pytest.mark.parametrize(("seconds", "said"), [(-4500, "behind"), (4500, "ahead")])
-def test_a_clock_that_is_wrong_is_named(place: Path, seconds: int, said: str) -> None:
+@pytest.mark.parametrize(("seconds", "direction"), [(-4500, "behind"), (4500, "ahead")])
+def test_a_clock_that_is_wrong_is_named(place: Path, seconds: int, direction: str) -> None:
     job = job_of(place)
-    with pytest.raises(UnfitError, match=rf"its clock is 1:1\d h {said}: set it"):
+    with pytest.raises(UnfitError, match=rf"its clock is 1:1\d h {direction}: set it"):
         admitted(job, machine(), seen(clock=time.time() + seconds))
 
 
@@ -158,29 +158,29 @@ def test_a_machine_that_sees_too_little_says_why(place: Path) -> None:
 
 @pytest.mark.program
 def test_a_qualification_is_remembered_and_ends(place: Path) -> None:
-    one = machine()
-    asked = admitted(job_of(place), one, seen(), Qualified(qualification=qualification()))
+    worker = machine()
+    asked = admitted(job_of(place), worker, seen(), Qualified(qualification=qualification()))
     assert [type(task) for task in asked] == [Look, Qualify]
     assert asked[1].margin == 0.02
     # A client that is started again, on the same results.
     job = job_of(place)
-    assert [type(task) for task in admitted(job, one, seen())] == [Look]
+    assert [type(task) for task in admitted(job, worker, seen())] == [Look]
     # Other hardware under the same name, or another margin, is to be seen anew.
     with pytest.raises(AssertionError, match="asked more: Qualify"):
-        admitted(job, one, seen(fingerprint="another"))
+        admitted(job, worker, seen(fingerprint="another"))
     with pytest.raises(AssertionError, match="asked more: Qualify"):
-        admitted(job_of(place, "margin = 0.01"), one, seen())
+        admitted(job_of(place, "margin = 0.01"), worker, seen())
     # And after so many hours again.
     old = qualification(at="2020-01-01T00:00:00.000Z")
-    admitted(job_of(place, "margin = 0.03"), one, seen(), Qualified(qualification=old))
+    admitted(job_of(place, "margin = 0.03"), worker, seen(), Qualified(qualification=old))
     with pytest.raises(UnfitError, match="its qualification is over"):
-        job.task(job.left[next(iter(job.left))], one, 1)
+        job.task(job.left[next(iter(job.left))], worker, 1)
 
 
 @pytest.mark.program
 def test_servers_are_made_once_for_each_kind(place: Path) -> None:
     job = job_of(place)
-    made = Provided(
+    provided = Provided(
         spec="pg:12.22",
         variant=0,
         server=server("pg:12").record(),
@@ -190,7 +190,7 @@ def test_servers_are_made_once_for_each_kind(place: Path) -> None:
     good = Qualified(qualification=qualification())
     first, second, other = machine("first"), machine("second"), machine("other")
     lacks = seen(name="first", host="1", have=("pg:17.6",))
-    assert [type(t).__name__ for t in admitted(job, first, lacks, made, good)] == [
+    assert [type(t).__name__ for t in admitted(job, first, lacks, provided, good)] == [
         "Look",
         "Provide",
         "Qualify",
@@ -200,7 +200,7 @@ def test_servers_are_made_once_for_each_kind(place: Path) -> None:
     assert [type(t).__name__ for t in asked] == ["Look", "Install", "Qualify"]
     assert asked[1].server.files.content == b"archive"
     lacks = seen(name="other", host="3", kind="another kind", have=("pg:17.6",))
-    assert [type(t).__name__ for t in admitted(job, other, lacks, made, good)] == [
+    assert [type(t).__name__ for t in admitted(job, other, lacks, provided, good)] == [
         "Look",
         "Provide",
         "Qualify",
@@ -279,8 +279,8 @@ def test_tls_needs_certificates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "machines", "said"), [(4, 1, "has 4 threads"), (1, 0, "has not the resource machine=1")]
+    ("threads", "machines", "message"), [(4, 1, "has 4 threads"), (1, 0, "has not the resource machine=1")]
 )
-def test_a_worker_is_one_thread_and_one_machine(threads: int, machines: int, said: str) -> None:
+def test_a_worker_is_one_thread_and_one_machine(threads: int, machines: int, message: str) -> None:
     worker = WorkerInfo("tcp://w:1", "w", threads, machines, 0.0)
-    assert said in worker.problem and "--nthreads 1 --resources machine=1" in worker.problem
+    assert message in worker.problem and "--nthreads 1 --resources machine=1" in worker.problem

@@ -40,19 +40,19 @@ def campaign(place: Path, server: Server, *, repeats: int = 1, seconds: float = 
 
 def below(pid: int) -> list[psutil.Process]:
     """Servers and drivers that a process has started."""
-    found = []
+    processes = []
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if process.name() in ("postgres", "pgstrata-driver"):
-                    found.append(process)
-    return found
+                    processes.append(process)
+    return processes
 
 
 def driving(pid: int) -> list[psutil.Process]:
     """Servers and drivers below a process, while both are at work there; else none."""
-    found = below(pid)
-    return found if set(map(_name, found)) == {"postgres", "pgstrata-driver"} else []
+    processes = below(pid)
+    return processes if set(map(_name, processes)) == {"postgres", "pgstrata-driver"} else []
 
 
 def gone(processes: Sequence[psutil.Process]) -> bool:
@@ -82,7 +82,9 @@ def test_repeats_on_two_machines(place: Path, pgstrata: Program, pg17: Server) -
         assert machine.trial and machine.attempt == 1 and "Linux" in machine.kind
         assert machine.qualification is not None and machine.qualification.seen is not None
         # Both sides of a pair were measured on the machine, in one comparison.
-        (other,) = [one for one in runs if one.repeat == run.repeat and one is not run]
+        (other,) = [
+            candidate for candidate in runs if candidate.repeat == run.repeat and candidate is not run
+        ]
         assert other.comparison == run.comparison and other.record.machine == machine
 
     again = pgstrata("run", file, "--fleet", "local:1", "--no-report")
@@ -96,7 +98,7 @@ def test_a_worker_that_is_killed_in_the_middle(place: Path, pg17: Server) -> Non
     with engine_on_loopback(place, 2) as (address, started):
         client = Running(place, ["run", str(file), "--fleet", address, "--format", "json"])
         client.wait_for_text('"comparison-begins"')
-        events = [json.loads(line) for line in client.said.splitlines()]
+        events = [json.loads(line) for line in client.printed.splitlines()]
         measuring = next(e["machine"] for e in events if e["event"] == "comparison-begins")
         victim = started[int(measuring.removeprefix("w"))]
         running = client.wait_for(lambda: driving(victim.pid))
@@ -104,8 +106,8 @@ def test_a_worker_that_is_killed_in_the_middle(place: Path, pg17: Server) -> Non
         victim.wait()
         # Nothing runs on, though nobody told it to end.
         client.wait_for(lambda: gone(running))
-        assert client.end() == 0, client.said
-    events = [json.loads(line) for line in client.said.splitlines()]
+        assert client.end() == 0, client.printed
+    events = [json.loads(line) for line in client.printed.splitlines()]
     (again,) = [e for e in events if e["event"] == "comparison-again"]
     assert again["machine"] == measuring and again["reason"] == "the worker is gone"
     begun = [(e["machine"], e["attempt"]) for e in events if e["event"] == "comparison-begins"]
@@ -129,9 +131,9 @@ def test_ctrl_c_and_a_second_client(place: Path, pgstrata: Program, pg17: Server
         first = Running(place, arguments)
         running = first.wait_for(lambda: driving(worker.pid))
         first.process.send_signal(signal.SIGINT)
-        assert first.end() == 130, first.said
+        assert first.end() == 130, first.printed
         assert gone(running)
-        assert "machines have not said" not in first.said
+        assert "machines have not said" not in first.printed
         assert Results(place / "results").runs() == []
 
         second = Running(place, arguments)
@@ -163,10 +165,10 @@ def test_a_scheduler_that_goes_away(place: Path, pgstrata: Program, pg17: Server
         running = client.wait_for(lambda: driving(started[1].pid))
         started[0].kill()
         client.wait_for(lambda: gone(running))
-        assert client.end() == 1, client.said
-    assert "does not answer any more; trying for 60 s" in client.said
-    assert f"error: the scheduler at {address} does not answer any more" in client.said
-    assert "the same command goes on" in client.said and "Traceback" not in client.said
+        assert client.end() == 1, client.printed
+    assert "does not answer any more; trying for 60 s" in client.printed
+    assert f"error: the scheduler at {address} does not answer any more" in client.printed
+    assert "the same command goes on" in client.printed and "Traceback" not in client.printed
     assert [run.repeat for run in Results(place / "results").runs()] == [1, 1]
     (place / "s.json").unlink()
     with engine_on_loopback(place, 1) as (address, _):

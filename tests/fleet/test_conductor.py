@@ -56,8 +56,10 @@ def test_each_comes_home_once_and_repeats_are_spread(address: str, tmp_path: Pat
     with engine_at(address) as engine:
         conduct(engine, job, repeats(3, 0.3))
         assert engine.dashboard == ""  # every user of the machine could look at it
-    assert sorted(one["id"] for one in job.home) == sorted(one.id for one in repeats(3, 0.3))
-    assert len({one["machine"] for one in job.home}) == 3
+    assert sorted(entry["id"] for entry in job.home) == sorted(
+        assignment.id for assignment in repeats(3, 0.3)
+    )
+    assert len({entry["machine"] for entry in job.home}) == 3
     assert not job.failures
 
 
@@ -79,7 +81,7 @@ def test_one_that_is_killed_begins_again_elsewhere(address: str, tmp_path: Path)
     (home,) = job.home
     assert home["pid"] != killed[0] and home["attempt"] == 2
     assert noted.of("again") == ["w, repeat 1"] and noted.of("gone")
-    assert [one["attempt"] for one in job.begun] == [1, 2]
+    assert [entry["attempt"] for entry in job.begun] == [1, 2]
 
 
 def test_one_that_hangs_begins_again_elsewhere(address: str, tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_one_that_hangs_begins_again_elsewhere(address: str, tmp_path: Path) -> 
             conduct(engine, job, [Assignment("w", 1, 0.1)], check=stop, silent_seconds=5)
     finally:
         os.kill(stopped[0], signal.SIGKILL)
-    assert [one["attempt"] for one in job.home] == [2]
+    assert [entry["attempt"] for entry in job.home] == [2]
 
 
 def test_after_so_many_attempts_it_has_failed(address: str, tmp_path: Path) -> None:
@@ -109,15 +111,15 @@ def test_after_so_many_attempts_it_has_failed(address: str, tmp_path: Path) -> N
     killed: set[int] = set()
 
     def kill() -> None:
-        for one in job.begun:
-            if one["pid"] not in killed:
-                killed.add(one["pid"])
-                os.kill(one["pid"], signal.SIGKILL)
+        for entry in job.begun:
+            if entry["pid"] not in killed:
+                killed.add(entry["pid"])
+                os.kill(entry["pid"], signal.SIGKILL)
 
     with engine_at(address) as engine:
         _, noted = conduct(engine, job, [Assignment("w", 1, 0.1)], attempts=2, check=kill)
     assert not job.home and len(killed) == 2
-    assert [one["attempt"] for one in job.begun] == [1, 2]
+    assert [entry["attempt"] for entry in job.begun] == [1, 2]
     ((_, reason),) = job.failures
     assert "begun 2 times" in reason and "the worker is gone" in reason
     assert noted.of("failed") == ["w, repeat 1"]
@@ -127,15 +129,15 @@ def test_a_machine_that_refuses_is_not_asked_again(address: str, tmp_path: Path)
     job = Sleeping(tmp_path, refuse="local-1", machines=3)
     with engine_at(address) as engine:
         conduct(engine, job, repeats(6, 0.05), attempts=7)
-    assert {one["machine"] for one in job.home} == {"local-2", "local-3"}
-    refused = Counter(one["id"] for one in job.begun if one["name"] == "local-1")
+    assert {entry["machine"] for entry in job.home} == {"local-2", "local-3"}
+    refused = Counter(entry["id"] for entry in job.begun if entry["name"] == "local-1")
     assert refused and set(refused.values()) == {1}
     # Each of the others was begun once, on a machine that does it, after it was refused or at first.
-    ids = {one.id for one in repeats(6, 0.05)}
-    begun = {one["id"]: one["attempt"] for one in job.begun if one["name"] != "local-1"}
+    ids = {assignment.id for assignment in repeats(6, 0.05)}
+    begun = {entry["id"]: entry["attempt"] for entry in job.begun if entry["name"] != "local-1"}
     assert begun == {id_: 1 + refused[id_] for id_ in ids}
     assert len(job.begun) == 6 + len(refused)
-    assert sorted(one["id"] for one in job.home) == sorted(ids)
+    assert sorted(entry["id"] for entry in job.home) == sorted(ids)
 
 
 CLIENT = """
@@ -167,7 +169,9 @@ def test_a_client_that_is_killed_finds_again_what_runs(address: str, tmp_path: P
     with engine_at(address, "again") as engine:
         conduct(engine, job, repeats(2, 0.1), watcher=noting)
     assert sorted(noting.of("found")) == ["w, repeat 1", "w, repeat 2"]
-    assert sorted(one["id"] for one in job.home) == sorted(one.id for one in repeats(2, 0.1))
+    assert sorted(entry["id"] for entry in job.home) == sorted(
+        assignment.id for assignment in repeats(2, 0.1)
+    )
     assert len(job.begun) == 2  # nothing began again
 
 
@@ -177,14 +181,14 @@ def test_what_nobody_wants_any_more_is_not_taken(address: str, tmp_path: Path) -
     with engine_at(address, "changed") as engine:
         engine.ask(next(iter(engine.workers())), "old", job.task(repeats(1, 0.1)[0], None, 1), ("gone", 1))  # type: ignore[arg-type]
         until = time.monotonic() + 30
-        while not (found := engine.found()) and time.monotonic() < until:
+        while not (tasks := engine.earlier_tasks()) and time.monotonic() < until:
             time.sleep(0.05)
-        assert [one.assignment for one in found] == ["gone"]
+        assert [task.assignment for task in tasks] == ["gone"]
         conduct(engine, job, repeats(1, 0.1))
         until = time.monotonic() + 30
-        while engine.found() and time.monotonic() < until:
+        while engine.earlier_tasks() and time.monotonic() < until:
             time.sleep(0.05)
-        assert engine.found() == []
+        assert engine.earlier_tasks() == []
     assert len(job.home) == 1
 
 

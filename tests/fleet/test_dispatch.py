@@ -16,22 +16,22 @@ def test_long_ones_come_first_and_known_ones_last() -> None:
     dispatcher = Dispatcher([short, known, long], 3)
     dispatcher.known = {"k"}
     order = []
-    while (one := dispatcher.next_for(A)) is not None:
-        dispatcher.begin(one, "a")
-        dispatcher.done(one)
-        order.append(one)
+    while (assignment := dispatcher.next_for(A)) is not None:
+        dispatcher.begin(assignment, "a")
+        dispatcher.done(assignment)
+        order.append(assignment)
     assert order == [long, short, known]
     assert dispatcher.finished
 
 
 def test_repeats_go_to_different_machines() -> None:
-    one, two, three = (Assignment("w", repeat, 10) for repeat in (1, 2, 3))
+    repeat_one, two, three = (Assignment("w", repeat, 10) for repeat in (1, 2, 3))
     other = Assignment("x", 1, 5)
-    dispatcher = Dispatcher([one, two, three, other], 3)
+    dispatcher = Dispatcher([repeat_one, two, three, other], 3)
     first = dispatcher.next_for(A)
-    assert first is one
-    dispatcher.begin(one, "a")
-    dispatcher.done(one)
+    assert first is repeat_one
+    dispatcher.begin(repeat_one, "a")
+    dispatcher.done(repeat_one)
     # B has not measured w: it is left to B as long as B will be free in a moment, and A does something else.
     assert dispatcher.next_for(A, [B]) is other
     assert dispatcher.next_for(B) is two
@@ -45,8 +45,8 @@ def test_repeats_go_to_different_machines() -> None:
 
 def test_what_was_measured_before_counts() -> None:
     dispatcher = Dispatcher([Assignment("w", 2, 10), Assignment("v", 1, 1)], 3, had=[("w", "a")])
-    found = dispatcher.next_for(A)
-    assert found is not None and found.workload == "v"
+    assignment = dispatcher.next_for(A)
+    assert assignment is not None and assignment.workload == "v"
 
 
 def test_a_kind_is_kept_to() -> None:
@@ -57,32 +57,32 @@ def test_a_kind_is_kept_to() -> None:
 
 
 def test_a_lost_one_waits_again_until_there_were_enough_attempts() -> None:
-    one = Assignment("w", 1, 10)
-    dispatcher = Dispatcher([one], 2)
-    assert dispatcher.begin(one, "a") == 1
-    assert dispatcher.lost(one, "gone")
-    assert dispatcher.next_for(A) is one  # lost is not the machine's refusal
-    assert dispatcher.begin(one, "b") == 2
-    assert not dispatcher.lost(one, "gone, too")
+    assignment = Assignment("w", 1, 10)
+    dispatcher = Dispatcher([assignment], 2)
+    assert dispatcher.begin(assignment, "a") == 1
+    assert dispatcher.lost(assignment, "gone")
+    assert dispatcher.next_for(A) is assignment  # lost is not the machine's refusal
+    assert dispatcher.begin(assignment, "b") == 2
+    assert not dispatcher.lost(assignment, "gone, too")
     assert dispatcher.finished
-    assert dispatcher.reason(one) == "b: gone, too"
+    assert dispatcher.reason(assignment) == "b: gone, too"
 
 
 def test_a_machine_that_cannot_does_not_get_it_again() -> None:
-    one = Assignment("w", 1, 10)
-    dispatcher = Dispatcher([one], 3)
-    dispatcher.begin(one, "a")
-    assert dispatcher.refused(one, "its disk is full")
+    assignment = Assignment("w", 1, 10)
+    dispatcher = Dispatcher([assignment], 3)
+    dispatcher.begin(assignment, "a")
+    assert dispatcher.refused(assignment, "its disk is full")
     assert dispatcher.next_for(A) is None
-    assert dispatcher.next_for(B) is one
+    assert dispatcher.next_for(B) is assignment
 
 
 def test_what_is_called_off_was_no_attempt() -> None:
-    one = Assignment("w", 1, 10)
-    dispatcher = Dispatcher([one], 1)
-    dispatcher.begin(one, "a")
-    dispatcher.called_off(one)
-    assert dispatcher.begin(one, "b") == 1
+    assignment = Assignment("w", 1, 10)
+    dispatcher = Dispatcher([assignment], 1)
+    dispatcher.begin(assignment, "a")
+    dispatcher.called_off(assignment)
+    assert dispatcher.begin(assignment, "b") == 1
 
 
 @given(
@@ -98,21 +98,21 @@ def test_each_ends_once_whatever_happens(times: list[float], fates: list[str], a
     machines = [A, B, C]
     for fate in [*fates, *["done"] * 1000]:
         machines.append(machines.pop(0))
-        one = dispatcher.next_for(machines[0])
-        if one is None:
+        assignment = dispatcher.next_for(machines[0])
+        if assignment is None:
             if not any(dispatcher.fits(w, m) for w in dispatcher.waiting for m in machines):
                 for rest in dispatcher.waiting:
                     dispatcher.give_up(rest)
                     ended.append(rest.id)
                 break
             continue
-        assert dispatcher.begin(one, machines[0].name) <= attempts
+        assert dispatcher.begin(assignment, machines[0].name) <= attempts
         match fate:
             case "done":
-                dispatcher.done(one)
-                ended.append(one.id)
+                dispatcher.done(assignment)
+                ended.append(assignment.id)
             case "lost" | "refused":
-                again = (dispatcher.lost if fate == "lost" else dispatcher.refused)(one, fate)
-                ended += [] if again else [one.id]
+                again = (dispatcher.lost if fate == "lost" else dispatcher.refused)(assignment, fate)
+                ended += [] if again else [assignment.id]
     assert dispatcher.finished
-    assert sorted(ended) == sorted(one.id for one in assignments)
+    assert sorted(ended) == sorted(assignment.id for assignment in assignments)

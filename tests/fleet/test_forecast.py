@@ -13,8 +13,8 @@ def of(*times: float) -> list[Assignment]:
 
 
 def test_one_machine_does_all_one_after_the_other() -> None:
-    found = forecast(of(10, 20, 30), 1)
-    assert (found.seconds, found.busy) == (60, 1)
+    estimate = forecast(of(10, 20, 30), 1)
+    assert (estimate.seconds, estimate.busy) == (60, 1)
 
 
 def test_long_ones_first_fill_the_machines() -> None:
@@ -38,6 +38,6 @@ def test_qualification_comes_before_the_first() -> None:
 @pytest.mark.parametrize("machines", [1, 3, 7])
 def test_never_quicker_than_the_bounds(machines: int) -> None:
     times = [(7 * n) % 23 + 1.0 for n in range(40)]
-    found = forecast(of(*times), machines)
+    estimate = forecast(of(*times), machines)
     bound = max(sum(times) / machines, max(times))
-    assert bound <= found.seconds <= bound + max(times)
+    assert bound <= estimate.seconds <= bound + max(times)

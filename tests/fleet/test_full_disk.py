@@ -53,17 +53,17 @@ def disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 def events(client: Running) -> list[dict[str, str]]:
-    return [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in client.printed.splitlines() if line.startswith("{")]
 
 
 def test_one_that_is_too_small_takes_no_part(place: Path, pg17: Server) -> None:
     (place / "full.toml").write_text(TEXT.format(server=pg17.spec, rows=3000))
     with (
         disk(place / "small", 30) as small,
-        engine_on_loopback(place, 2, own={"w1": {"TMPDIR": str(small)}}) as (address, _),
+        engine_on_loopback(place, 2, worker_environ={"w1": {"TMPDIR": str(small)}}) as (address, _),
     ):
         client = Running(place, ["run", "full.toml", "--fleet", address, "--format", "json"])
-        assert client.end() == 0, client.said
+        assert client.end() == 0, client.printed
     out = [e for e in events(client) if e["event"] == "machine-out"]
     assert [e["machine"] for e in out] == ["w1"] and "MiB free" in out[0]["reason"]
     (run,) = Results(place / "results").runs()
@@ -74,7 +74,7 @@ def test_one_that_fills_in_the_middle(place: Path, pg17: Server) -> None:
     (place / "full.toml").write_text(TEXT.format(server=pg17.spec, rows=1_500_000))
     with (
         disk(place / "disk", 3000) as full,
-        engine_on_loopback(place, 1, own={"w1": {"TMPDIR": str(full)}}) as (address, started),
+        engine_on_loopback(place, 1, worker_environ={"w1": {"TMPDIR": str(full)}}) as (address, started),
     ):
         client = Running(place, ["run", "full.toml", "--fleet", address, "--format", "json"])
         client.wait_for_text('"comparison-begins"')
@@ -83,7 +83,7 @@ def test_one_that_fills_in_the_middle(place: Path, pg17: Server) -> None:
             while True:
                 file.write(bytes(1 << 20))
         # The only machine does not get it again, and nobody else is there: a failed run says why.
-        assert client.end() == 1, client.said
+        assert client.end() == 1, client.printed
         assert started[1].poll() is None  # the worker lives on
         (full / "else").unlink()
         assert [path for path in (full / "pgstrata-root").iterdir() if path.is_dir()] == []

@@ -36,40 +36,47 @@ def campaign(place: Path, kinds: str, more: str = "") -> Campaign:
 
 
 def test_a_workload_as_a_whole(place: Path) -> None:
-    found = divided(campaign(place, '{ sysbench = "*EPYC*" }'))
-    assert [kind_of(found, one.label) for one in found.workloads] == ["*EPYC*", ""]
-    assert parts(found, campaign(place, "{}")) == {}
+    divided_campaign = divided(campaign(place, '{ sysbench = "*EPYC*" }'))
+    assert [kind_of(divided_campaign, workload.label) for workload in divided_campaign.workloads] == [
+        "*EPYC*",
+        "",
+    ]
+    assert parts(divided_campaign, campaign(place, "{}")) == {}
 
 
 def test_steps_go_to_their_kinds_and_the_others_anywhere(place: Path) -> None:
     asked = campaign(place, '{ sysbench = { "*point*" = "*EPYC 9654*", scan = "Xeon*" } }')
-    found = divided(asked)
-    assert [(one.label, kind_of(found, one.label)) for one in found.workloads] == [
+    divided_campaign = divided(asked)
+    assert [
+        (workload.label, kind_of(divided_campaign, workload.label)) for workload in divided_campaign.workloads
+    ] == [
         ("sysbench", ""),
         ("sysbench@EPYC-9654", "*EPYC 9654*"),
         ("sysbench@Xeon", "Xeon*"),
         ("insert", ""),
     ]
-    assert parts(found, asked) == {
+    assert parts(divided_campaign, asked) == {
         "sysbench": ["update-one"],
         "sysbench@EPYC-9654": ["point-query", "random-points=10"],
         "sysbench@Xeon": ["scan"],
     }
     # Everything else of the workload is as it was.
-    (whole, *_), (rest, *_) = asked.workloads, found.workloads
+    (whole, *_), (rest, *_) = asked.workloads, divided_campaign.workloads
     assert {**whole.all_options, "steps": ["update-one"]} == rest.all_options
 
 
 def test_all_steps_of_one_kind_are_the_workload(place: Path) -> None:
-    found = divided(campaign(place, '{ insert = { "*" = "*EPYC*" } }'))
-    assert [(one.label, kind_of(found, one.label)) for one in found.workloads] == [
+    divided_campaign = divided(campaign(place, '{ insert = { "*" = "*EPYC*" } }'))
+    assert [
+        (workload.label, kind_of(divided_campaign, workload.label)) for workload in divided_campaign.workloads
+    ] == [
         ("sysbench", ""),
         ("insert", "*EPYC*"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("kinds", "said"),
+    ("kinds", "message"),
     [
         ('{ sysbenc = "*EPYC*" }', "there is no workload `sysbenc`"),
         ('{ sysbench = { point-quer = "*EPYC*" } }', "sysbench has no step `point-quer`"),
@@ -77,8 +84,8 @@ def test_all_steps_of_one_kind_are_the_workload(place: Path) -> None:
         ('{ insert = { "l.i0" = "*EPYC*" } }', "one after the other on the same data"),
     ],
 )
-def test_what_cannot_be_kept_to_a_kind(place: Path, kinds: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_kept_to_a_kind(place: Path, kinds: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         divided(campaign(place, kinds))
 
 

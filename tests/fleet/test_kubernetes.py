@@ -23,11 +23,11 @@ DOCUMENT = Path(__file__).parents[2] / "docs/guides/fleet-kubernetes.md"
 def cluster() -> dict[str, Any]:
     """`spec` of the DaskCluster."""
     text = DOCUMENT.read_text().partition("<<END\n")[2].partition("    END\n")[0]
-    found = yaml.safe_load("\n".join(line.removeprefix("    ") for line in text.splitlines()))
-    assert found["kind"] == "DaskCluster"
-    own = {"dask.org/cluster-name": found["metadata"]["name"], "dask.org/component": "scheduler"}
-    assert found["spec"]["scheduler"]["service"]["selector"] == own
-    return dict(found["spec"])
+    document = yaml.safe_load("\n".join(line.removeprefix("    ") for line in text.splitlines()))
+    assert document["kind"] == "DaskCluster"
+    selector = {"dask.org/cluster-name": document["metadata"]["name"], "dask.org/component": "scheduler"}
+    assert document["spec"]["scheduler"]["service"]["selector"] == selector
+    return dict(document["spec"])
 
 
 def command(container: dict[str, Any], **given: str) -> list[str]:
@@ -41,12 +41,12 @@ def command(container: dict[str, Any], **given: str) -> list[str]:
 def test_the_worker_is_a_machine(cluster: dict[str, Any], place: Path, pgstrata: Program) -> None:
     (container,) = cluster["worker"]["spec"]["containers"]
     given = {"DASK_WORKER_NAME": "bench-default-worker-1"}
-    own = {one["name"]: one["value"] for one in container["env"]}
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
     with engine_on_loopback(place, 0) as (address, _):
         worker = subprocess.Popen(
             command(container, **given),
             cwd=place,
-            env=environment(DASK_SCHEDULER_ADDRESS=address, **own, **given),
+            env=environment(DASK_SCHEDULER_ADDRESS=address, **variables, **given),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -63,14 +63,14 @@ def test_the_worker_is_a_machine(cluster: dict[str, Any], place: Path, pgstrata:
             worker.terminate()
             worker.wait()
             psutil.wait_procs(below, timeout=60)
-    assert [(one["doing"], one["problem"]) for one in machines] == [("free", "")]
+    assert [(machine["doing"], machine["problem"]) for machine in machines] == [("free", "")]
 
 
 @pytest.mark.program
 def test_the_scheduler_and_its_ports(cluster: dict[str, Any]) -> None:
     (container,) = cluster["scheduler"]["spec"]["containers"]
-    said = subprocess.run([*command(container), "--help"], capture_output=True, text=True, timeout=60)
-    assert said.returncode == 0, said.stderr
+    done = subprocess.run([*command(container), "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     service = {port["name"]: port["port"] for port in cluster["scheduler"]["service"]["ports"]}
     # The engine's own ports, by the names that the operator looks for.

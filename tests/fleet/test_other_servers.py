@@ -64,17 +64,20 @@ def foreign(place: Path, pg17: Server) -> Iterator[Cluster]:
 
 def test_a_running_server_is_measured_from_the_machine_that_is_named(place: Path, foreign: Cluster) -> None:
     (place / "noting.py").write_text(NOTING.format(file=str(place / "asked")))
-    own = {"PGPASSFILE": str(place / "passwords")}
+    worker_env = {"PGPASSFILE": str(place / "passwords")}
     (place / "passwords").write_text(f"*:*:*:canary:{CANARY}\n")
     (place / "passwords").chmod(0o600)
     (place / "foreign.toml").write_text(FOREIGN.format(port=foreign.port))
-    with engine_on_loopback(place, 2, "--preload", "noting.py", own={"w1": own}) as (address, _):
-        client = Running(place, ["run", "foreign.toml", "--fleet", address, "--format", "json"], **own)
-        assert client.end() == 0, client.said
+    with engine_on_loopback(place, 2, "--preload", "noting.py", worker_environ={"w1": worker_env}) as (
+        address,
+        _,
+    ):
+        client = Running(place, ["run", "foreign.toml", "--fleet", address, "--format", "json"], **worker_env)
+        assert client.end() == 0, client.printed
     asked = (place / "asked").read_bytes()
     assert b"canary@127.0.0.1" in asked and CANARY.encode() not in asked
-    events = [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
-    out = [(one["machine"], one["reason"]) for one in events if one["event"] == "machine-out"]
+    events = [json.loads(line) for line in client.printed.splitlines() if line.startswith("{")]
+    out = [(event["machine"], event["reason"]) for event in events if event["event"] == "machine-out"]
     assert out == [("w2", "the campaign names others: w1")]
     (run,) = Results(place / "results").runs()
     assert run.done and run.machine == "w1" and not run.record.server.managed
@@ -95,8 +98,8 @@ def test_a_server_from_source_is_built_once_and_measured_on_two_machines(
     commit(repo, "tells of each build")
     (place / "built.toml").write_text(BUILT.format(repo=repo))
     qualified(place, "w1", "w2")
-    own = {name: {"PGSTRATA_CACHE": str(place / f"cache-{name}")} for name in ("w1", "w2")}
-    with engine_on_loopback(place, 2, own=own) as (address, _):
+    worker_env = {name: {"PGSTRATA_CACHE": str(place / f"cache-{name}")} for name in ("w1", "w2")}
+    with engine_on_loopback(place, 2, worker_environ=worker_env) as (address, _):
         done = pgstrata("run", "built.toml", "--fleet", address, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     assert built.read_text() == "once\n"

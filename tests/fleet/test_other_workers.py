@@ -69,22 +69,25 @@ def last_cpu() -> int:
 
 def out(client: Running) -> dict[str, str]:
     """Who takes no part, and why."""
-    events = [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
-    return {one["machine"]: one["reason"] for one in events if one["event"] == "machine-out"}
+    events = [json.loads(line) for line in client.printed.splitlines() if line.startswith("{")]
+    return {event["machine"]: event["reason"] for event in events if event["event"] == "machine-out"}
 
 
 @pytest.fixture
-def said(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
+def reasons(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
     """What was said of the workers of a campaign, of which one is as it should be."""
-    own = {"w1": other_pgstrata(place), "w2": other_driver(place)}
+    worker_env = {"w1": other_pgstrata(place), "w2": other_driver(place)}
     if CLOCK is not None:
-        own["w5"] = slow_clock()
+        worker_env["w5"] = slow_clock()
     inside = {"w3": ["taskset", "-c", str(min(os.sched_getaffinity(0)))]}
     qualified(place, "w4")
     file = write(place, pg17, ["point-query"], seconds=1, slice_=0.1, more=MORE.format(cpu=last_cpu))
-    with engine_on_loopback(place, 5 if CLOCK else 4, own=own, inside=inside) as (address, _):
+    with engine_on_loopback(place, 5 if CLOCK else 4, worker_environ=worker_env, inside=inside) as (
+        address,
+        _,
+    ):
         client = Running(place, ["run", str(file), "--fleet", address, "--format", "json"])
-        assert client.end() == 0, client.said
+        assert client.end() == 0, client.printed
     runs = Results(place / "results").runs()
     assert [(run.done, run.machine) for run in runs] == [(True, "w4")] * 2
     yield out(client)
@@ -94,20 +97,20 @@ def said(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
 def test_another_build_of_the_same_version_is_another_driver(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, copy = driver_build(), place / "pgstrata-driver"
+    own_build, copy = driver_build(), place / "pgstrata-driver"
     copy.write_bytes(find_driver().read_bytes() + b"of another compiler")
     copy.chmod(0o755)
     monkeypatch.setenv("PGSTRATA_DRIVER", str(copy))
-    assert driver_build() != own and driver_build().partition(" (")[0] == own.partition(" (")[0]
+    assert driver_build() != own_build and driver_build().partition(" (")[0] == own_build.partition(" (")[0]
 
 
-def test_each_says_why(said: dict[str, str], last_cpu: int) -> None:
+def test_each_says_why(reasons: dict[str, str], last_cpu: int) -> None:
     installed = f"pgstrata {pgstrata.__version__} with {driver_build()}"
-    assert f"it has pgstrata {OTHER} with " in said["w1"] and f"the client {installed}" in said["w1"]
-    assert re.search(rf"with pgstrata-driver {OTHER} \(build [0-9a-f]{{8}}\), and the client ", said["w2"])
-    assert f"the client {installed}" in said["w2"]
-    assert f"`server_cpus`: it has no CPU {last_cpu}; it has 0" in said["w3"]
+    assert f"it has pgstrata {OTHER} with " in reasons["w1"] and f"the client {installed}" in reasons["w1"]
+    assert re.search(rf"with pgstrata-driver {OTHER} \(build [0-9a-f]{{8}}\), and the client ", reasons["w2"])
+    assert f"the client {installed}" in reasons["w2"]
+    assert f"`server_cpus`: it has no CPU {last_cpu}; it has 0" in reasons["w3"]
     if CLOCK is None:
         pytest.skip("libfaketime is not here (Debian's faketime): no worker has another clock")
-    assert re.match(r"its clock is (1:00 h|5\d:\d\d min) behind: set it", said["w5"]), said["w5"]
-    assert sorted(said) == ["w1", "w2", "w3", "w5"]
+    assert re.match(r"its clock is (1:00 h|5\d:\d\d min) behind: set it", reasons["w5"]), reasons["w5"]
+    assert sorted(reasons) == ["w1", "w2", "w3", "w5"]

@@ -84,5 +84,5 @@ def test_no_bits_and_owners_of_others(tmp_path: Path) -> None:
     member.mode, member.uid = 0o6777, 12345
     (tmp_path / "there").mkdir()
     unpack(parcel_of((member, b"x")), tmp_path / "there")
-    found = (tmp_path / "there" / "tool").stat()
-    assert found.st_mode & 0o7022 == 0 and found.st_uid != 12345
+    about = (tmp_path / "there" / "tool").stat()
+    assert about.st_mode & 0o7022 == 0 and about.st_uid != 12345

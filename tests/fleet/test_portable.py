@@ -72,11 +72,11 @@ options = { rows = 1000, steps = ["point-query"] }
 """,
     )
     (place / "mine.conf").unlink()  # what lies on the client is not looked at on a machine
-    found = there(place, travelled)
-    assert [run.key for run in found.runs] == [run.key for run in plan.runs]
-    assert found.base == plan.base
-    assert found.campaign.spec.slice_seconds == 0.05
-    for ours, theirs in zip(plan.runs, found.runs, strict=True):
+    plan_there = there(place, travelled)
+    assert [run.key for run in plan_there.runs] == [run.key for run in plan.runs]
+    assert plan_there.base == plan.base
+    assert plan_there.campaign.spec.slice_seconds == 0.05
+    for ours, theirs in zip(plan.runs, plan_there.runs, strict=True):
         assert theirs.workload.all_options == ours.workload.all_options
         assert [f.text for f in theirs.variant.config.config_files] == [
             f.text for f in ours.variant.config.config_files
@@ -115,9 +115,9 @@ options = { setup = ["schema.sql"], queries = "queries" }
     )
     ours = [phase.name for phase in plan.runs[0].workload.phases(Features(170006)) if hasattr(phase, "name")]
     (place / "schema.sql").unlink()
-    found = there(place, travelled).runs[0].workload
-    assert [phase.name for phase in found.phases(Features(170006)) if hasattr(phase, "name")] == ours
-    assert found.all_options == plan.runs[0].workload.all_options
+    workload = there(place, travelled).runs[0].workload
+    assert [phase.name for phase in workload.phases(Features(170006)) if hasattr(phase, "name")] == ours
+    assert workload.all_options == plan.runs[0].workload.all_options
 
 
 def test_what_is_replayed_travels(place: Path) -> None:
@@ -137,8 +137,8 @@ options = { file = "app.traffic", setup = ["schema.sql"], after_load = { "17" = 
     for name in ("schema.sql", "later.sql", "app.traffic"):
         (place / name).unlink()
     options = there(place, travelled).runs[0].workload.options
-    found = [*options.setup, *options.after_load["17"]]
-    assert [Path(name).read_text()[:12] for name in found] == ["CREATE TABLE", "CREATE INDEX"]
+    paths = [*options.setup, *options.after_load["17"]]
+    assert [Path(name).read_text()[:12] for name in paths] == ["CREATE TABLE", "CREATE INDEX"]
     assert Path(options.file).is_relative_to(place / "cache")
 
 
@@ -185,8 +185,8 @@ def test_extensions_travel_as_names_or_as_folders(place: Path) -> None:
         place,
         '[[variants]]\nserver = "pg:17"\nextensions = ["pgvector"]\n[[workloads]]\nname = "insert"\n',
     )
-    found = there(place, travelled)
-    assert found.runs[0].variant.spec.extensions == ["pgvector"] == plan.runs[0].variant.spec.extensions
+    plan_there = there(place, travelled)
+    assert plan_there.runs[0].variant.spec.extensions == ["pgvector"] == plan.runs[0].variant.spec.extensions
     assert not travelled.files
     _, travelled = sent(
         place,

@@ -33,7 +33,7 @@ def test_ctrl_c_of_a_fleet_that_does_not_answer(place: Path, pg17: Server) -> No
             if "multiprocessing.spawn" in " ".join(process.cmdline()):
                 process.suspend()
     running.process.send_signal(signal.SIGINT)
-    assert running.end() == 130, running.said
-    assert "the next start removes what is left" in running.said
+    assert running.end() == 130, running.printed
+    assert "the next start removes what is left" in running.printed
     _, alive = psutil.wait_procs(others, 60)
     assert [process.cmdline() for process in alive] == []

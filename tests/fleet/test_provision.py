@@ -56,15 +56,15 @@ def runs(server: Server) -> str:
 
 def test_a_prebuilt_one(place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     task = sent(place, pg17.spec)
-    made = provide(task, opened(task.campaign, place / "results"), lambda text: None, lambda: None)
-    assert made.folder == f"pg-{pg17.version}" and made.files.content
+    provided = provide(task, opened(task.campaign, place / "results"), lambda text: None, lambda: None)
+    assert provided.folder == f"pg-{pg17.version}" and provided.files.content
     campaign = on(place, "two", task, monkeypatch)
-    install(made)
-    server = finder(campaign, [without_files(made)])(pg17.spec, None)
-    assert server.bin_dir == place / "two" / "servers" / made.folder / "bin"
+    install(provided)
+    server = finder(campaign, [without_files(provided)])(pg17.spec, None)
+    assert server.bin_dir == place / "two" / "servers" / provided.folder / "bin"
     assert pg17.version in runs(server)
     assert acquire(pg17.spec).bin_dir == server.bin_dir  # as any run there finds it
-    install(made)  # a second time is nothing
+    install(provided)  # a second time is nothing
     assert not list((place / "two" / "servers").glob(".*"))
 
 
@@ -74,27 +74,27 @@ def test_one_from_source_of_the_clients(place: Path, pg17: Server, monkeypatch: 
     task = sent(place, f"git:{repo}#{head}")
     # The tree travels: the machine has no such repository.
     repo.rename(place / "elsewhere")
-    said: list[str] = []
-    made = provide(task, on(place, "one", task, monkeypatch), said.append, lambda: None)
-    assert made.folder.startswith("built-") and any("building" in text for text in said)
-    assert made.server.built is not None and made.server.built.source["commit"] == head
+    messages: list[str] = []
+    provided = provide(task, on(place, "one", task, monkeypatch), messages.append, lambda: None)
+    assert provided.folder.startswith("built-") and any("building" in text for text in messages)
+    assert provided.server.built is not None and provided.server.built.source["commit"] == head
     campaign = on(place, "two", task, monkeypatch)
-    install(made)
+    install(provided)
     (variant,) = campaign.variants
-    server = finder(campaign, [without_files(made)])(variant.server, campaign.build_of(variant))
-    assert pg17.version in runs(server) and server.built == made.server.built
-    (sample,) = (place / "two/servers" / made.folder).rglob("postgresql.conf.sample")
+    server = finder(campaign, [without_files(provided)])(variant.server, campaign.build_of(variant))
+    assert pg17.version in runs(server) and server.built == provided.server.built
+    (sample,) = (place / "two/servers" / provided.folder).rglob("postgresql.conf.sample")
     assert "9MB" in sample.read_text()
     # Kept by digest of what it was built from: the machine that made it has it already.
-    again = provide(task, on(place, "one", task, monkeypatch), said.append, lambda: None)
-    assert again.server == made.server and len([t for t in said if t.startswith("building")]) == 1
+    again = provide(task, on(place, "one", task, monkeypatch), messages.append, lambda: None)
+    assert again.server == provided.server and len([t for t in messages if t.startswith("building")]) == 1
 
 
-def damaged(made: Provided) -> Provided:
-    content = bytearray(made.files.content)
+def damaged(provided: Provided) -> Provided:
+    content = bytearray(provided.files.content)
     content[len(content) // 3] ^= 1
-    files = msgspec.structs.replace(made.files, content=bytes(content))
-    return msgspec.structs.replace(made, files=files)
+    files = msgspec.structs.replace(provided.files, content=bytes(content))
+    return msgspec.structs.replace(provided, files=files)
 
 
 def test_what_is_damaged_or_no_server_is_not_installed(
@@ -102,16 +102,16 @@ def test_what_is_damaged_or_no_server_is_not_installed(
 ) -> None:
     repo = serving(place / "repo", pg17, "")
     task = sent(place, f"git:{repo}#HEAD")
-    made = provide(task, on(place, "one", task, monkeypatch), lambda text: None, lambda: None)
+    provided = provide(task, on(place, "one", task, monkeypatch), lambda text: None, lambda: None)
     on(place, "two", task, monkeypatch)
     with pytest.raises(ServerError, match="damaged on its way"):
-        install(damaged(made))
+        install(damaged(provided))
     with pytest.raises(ServerError, match="is no server"):
-        install(msgspec.structs.replace(made, folder="built-another"))
+        install(msgspec.structs.replace(provided, folder="built-another"))
     with pytest.raises(ServerError, match="no name of a folder"):
-        install(msgspec.structs.replace(made, folder="../outside"))
+        install(msgspec.structs.replace(provided, folder="../outside"))
     assert list((place / "two/servers").iterdir()) == []
     campaign = on(place, "two", task, monkeypatch)
     (variant,) = campaign.variants
     with pytest.raises(ServerError, match="not in the cache of this machine"):
-        finder(campaign, [without_files(made)])(variant.server, campaign.build_of(variant))
+        finder(campaign, [without_files(provided)])(variant.server, campaign.build_of(variant))

@@ -83,8 +83,8 @@ def test_hosts_that_do_not_answer(place: Path, pgstrata: Program) -> None:
     assert done.returncode == 1, done.stdout
     assert "no host can be used: 127.0.0.1: it cannot be reached by ssh" in done.stderr
     assert "Traceback" not in done.stderr
-    found = read("fleet")
-    assert found is not None and found.problem and names() == []
+    fleet = read("fleet")
+    assert fleet is not None and fleet.problem and names() == []
 
 
 @pytest.mark.slow

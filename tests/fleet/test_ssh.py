@@ -89,9 +89,9 @@ def folders() -> set[Path]:
 
 def test_up_and_down(place: Path, host: str, pgstrata: Program, tmp_path: Path) -> None:
     before = folders()
-    own = {"HOME": str(place / "home"), "PGSTRATA_CACHE": str(place / "cache")}
+    env = {"HOME": str(place / "home"), "PGSTRATA_CACHE": str(place / "cache")}
     (place / "hosts.txt").write_text(f"{host}\n")
-    up = pgstrata("fleet", "up", "ssh:hosts.txt", **own)
+    up = pgstrata("fleet", "up", "ssh:hosts.txt", **env)
     try:
         assert up.returncode == 0, up.stdout + up.stderr + (place / "cache/fleets/fleet.log").read_text()
         assert "scheduler tls://127.0.0.1:" in up.stdout
@@ -100,7 +100,7 @@ def test_up_and_down(place: Path, host: str, pgstrata: Program, tmp_path: Path) 
         for private in (keys, folder):
             assert stat.S_IMODE(private.stat().st_mode) == 0o700
             assert stat.S_IMODE((private / "fleet.key").stat().st_mode) == 0o600
-        status = pgstrata("fleet", "status", "--format", "json", **own)
+        status = pgstrata("fleet", "status", "--format", "json", **env)
         ((fleet),) = json.loads(status.stdout)
         (machine,) = fleet["machines"]
         assert machine["doing"] == "free", status.stdout  # it has answered a task: it is restricted
@@ -113,6 +113,6 @@ def test_up_and_down(place: Path, host: str, pgstrata: Program, tmp_path: Path) 
         client.close(timeout=5)
         assert not marker.exists()
     finally:
-        down = pgstrata("fleet", "down", **own)
+        down = pgstrata("fleet", "down", **env)
     assert down.returncode == 0, down.stderr
     assert folders() == before and not keys.exists()

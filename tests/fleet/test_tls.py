@@ -43,8 +43,8 @@ def test_with_a_certificate(address: str, authority: Authority, pgstrata: Progra
     assert address.startswith("tls://127.0.0.1:")
     done = pgstrata("fleet", "status", address, "--format", "json", **certificates(authority))
     assert done.returncode == 0, done.stderr
-    ((one,),) = (fleet["machines"] for fleet in json.loads(done.stdout))
-    assert one["name"] == "w1" and one["doing"] == "free" and "Linux" in one["kind"]
+    ((machine,),) = (fleet["machines"] for fleet in json.loads(done.stdout))
+    assert machine["name"] == "w1" and machine["doing"] == "free" and "Linux" in machine["kind"]
 
 
 def test_without_one(address: str, pgstrata: Program) -> None:

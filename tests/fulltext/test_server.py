@@ -34,35 +34,35 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def test_gin_and_gist_find_the_same(cluster: Cluster) -> None:
-    made = phases(messages=400, query_count=90)
+    all_phases = phases(messages=400, query_count=90)
     with database(cluster, "kinds") as connection:
         connection.execute("ALTER DATABASE kinds SET enable_seqscan = off")
-        facts = until(cluster, "kinds", made, "pending list")
+        facts = until(cluster, "kinds", all_phases, "pending list")
         assert facts["fulltext"]["messages"] == 400
         counted = connection.execute("SELECT count(*), count(body), count(subject) FROM messages")
         assert counted.fetchone() == (
             400, 400, 400,
         )  # fmt: skip
-        (pending,) = [p for p in made if getattr(p, "name", "") == "pending list"]
+        (pending,) = [p for p in all_phases if getattr(p, "name", "") == "pending list"]
         seen = work(cluster, "kinds", pending)["fulltext_pending"]  # type: ignore[arg-type]
         assert seen["bytes"] > 0 and seen["index_bytes"] >= seen["bytes"]
         assert work(cluster, "kinds", pending)["fulltext_pending"]["bytes"] == 0  # type: ignore[arg-type]
-        run_phase(cluster, "kinds", made[made.index(pending) + 1])
-        gin = digested(cluster, "kinds", step_of(made, "query.gin"))
-        until(cluster, "kinds", made, "query.gist")
-        gist = digested(cluster, "kinds", step_of(made, "query.gist"))
-    rows = [[(r["query"], r["rows"], r["error"]) for r in found.queries] for found in (gin, gist)]
+        run_phase(cluster, "kinds", all_phases[all_phases.index(pending) + 1])
+        gin = digested(cluster, "kinds", step_of(all_phases, "query.gin"))
+        until(cluster, "kinds", all_phases, "query.gist")
+        gist = digested(cluster, "kinds", step_of(all_phases, "query.gist"))
+    rows = [[(r["query"], r["rows"], r["error"]) for r in searched.queries] for searched in (gin, gist)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 90
     # What is done between two queries is in the time of neither.
     assert all(b["start"] > a["start"] + a["seconds"] for a, b in pairwise(gin.queries))
-    found = [n for _, n, _ in rows[0]]
-    assert max(found) == 100 and min(found) < 20
+    counts = [n for _, n, _ in rows[0]]
+    assert max(counts) == 100 and min(counts) < 20
     assert gin.rate and gist.rate
 
 
 def test_a_borrowed_database_is_left_as_it_was(cluster: Cluster) -> None:
-    made = phases(messages=20, query_count=1, build="after", indexes="gin")
+    all_phases = phases(messages=20, query_count=1, build="after", indexes="gin")
     names = """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
         UNION ALL SELECT proname FROM pg_proc
         WHERE prolang = (SELECT oid FROM pg_language WHERE lanname = 'plpgsql')
@@ -73,8 +73,8 @@ def test_a_borrowed_database_is_left_as_it_was(cluster: Cluster) -> None:
         )
         connection.execute("CREATE TABLE other (a int)")
         connection.execute("CREATE TRIGGER own BEFORE INSERT ON other FOR EACH ROW EXECUTE PROCEDURE own()")
-        with borrowed_database(cluster, "dbname=lent", made, keep=False, say=pytest.fail):
-            until(cluster, "lent", made, "query.gin")
+        with borrowed_database(cluster, "dbname=lent", all_phases, keep=False, say=pytest.fail):
+            until(cluster, "lent", all_phases, "query.gin")
             connection.execute(
                 "CREATE TRIGGER more BEFORE INSERT ON messages FOR EACH ROW EXECUTE PROCEDURE own()"
             )
@@ -85,13 +85,13 @@ def test_a_borrowed_database_is_left_as_it_was(cluster: Cluster) -> None:
 
 
 def test_indexes_can_be_built_afterwards(cluster: Cluster) -> None:
-    made = phases(messages=100, query_count=3, build="after")
+    all_phases = phases(messages=100, query_count=3, build="after")
     with database(cluster, "after") as connection:
-        until(cluster, "after", made, "query.gin")
+        until(cluster, "after", all_phases, "query.gin")
         names = connection.execute("SELECT indexdef FROM pg_indexes WHERE tablename = 'messages'").fetchall()
         assert names == [("CREATE INDEX messages_body_gin ON public.messages USING gin (body)",)]
-        assert len(digested(cluster, "after", step_of(made, "query.gin")).queries) == 3
-        until(cluster, "after", made, "query.gist")
+        assert len(digested(cluster, "after", step_of(all_phases, "query.gin")).queries) == 3
+        until(cluster, "after", all_phases, "query.gist")
         assert "gist" in str(
             connection.execute("SELECT indexdef FROM pg_indexes WHERE tablename = 'messages'").fetchall()
         )
@@ -100,16 +100,16 @@ def test_indexes_can_be_built_afterwards(cluster: Cluster) -> None:
 def test_a_query_that_is_no_tsquery_is_marked_and_the_rest_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "searches"
     file.write_text("zek\na & & b\n'unended\nzek | {braces} & \"quotes\"\n! zek\n' it''s '\n\\\n")
-    made = phases(messages=50, queries=str(file), indexes="gin", build="before")
+    all_phases = phases(messages=50, queries=str(file), indexes="gin", build="before")
     with database(cluster, "bad"):
-        until(cluster, "bad", made, "query.gin")
-        found = digested(cluster, "bad", step_of(made, "query.gin"))
-    states = [row["sqlstate"] for row in found.queries]
+        until(cluster, "bad", all_phases, "query.gin")
+        searched = digested(cluster, "bad", step_of(all_phases, "query.gin"))
+    states = [row["sqlstate"] for row in searched.queries]
     assert len(states) == 7
     assert states[0] is None and states[4] is None and states[5] is None
     assert states[1] == states[2] == "42601"
-    assert "syntax error in tsquery" in found.queries[1]["error"]
-    assert found.queries[1]["query"] == "00002 a & & b"
+    assert "syntax error in tsquery" in searched.queries[1]["error"]
+    assert searched.queries[1]["query"] == "00002 a & & b"
 
 
 DAMAGED = [
@@ -130,15 +130,15 @@ def test_a_real_archive_with_every_damage_goes_in_and_comes_out(cluster: Cluster
     archive.mkdir()
     box = mailbox.mbox(archive / "list.mbox")
     for n in range(30):
-        made = EmailMessage()
-        made["Message-ID"] = f"<{n}@example.org>"
+        mail = EmailMessage()
+        mail["Message-ID"] = f"<{n}@example.org>"
         if n:
-            made["In-Reply-To"] = f"<{n - 1}@example.org>"
-        made["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
-        made["From"] = "Jörg <joerg@example.org>"
-        made["Subject"] = f"größe {n}"
-        made.set_content(f"the backup of disk {n}\nFrom here on\n\ttab \\ backslash\n")
-        box.add(made)
+            mail["In-Reply-To"] = f"<{n - 1}@example.org>"
+        mail["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
+        mail["From"] = "Jörg <joerg@example.org>"
+        mail["Subject"] = f"größe {n}"
+        mail.set_content(f"the backup of disk {n}\nFrom here on\n\ttab \\ backslash\n")
+        box.add(mail)
     box.close()
     with (archive / "list.mbox").open("ab") as out:
         for raw in DAMAGED:
@@ -152,7 +152,7 @@ def test_a_real_archive_with_every_damage_goes_in_and_comes_out(cluster: Cluster
     steps = phases(corpus=str(archive), damaged="use", indexes="gin", build="before", query_count=20)
     with database(cluster, "mail") as connection:
         facts = until(cluster, "mail", steps, "query.gin")["fulltext"]
-        found = digested(cluster, "mail", step_of(steps, "query.gin"))
+        searched = digested(cluster, "mail", step_of(steps, "query.gin"))
         rows = connection.execute(
             "SELECT id, parent_id, sent AT TIME ZONE 'UTC', author, subject_plain, body_plain, "
             "body IS NOT NULL FROM messages WHERE id = '7@example.org' LIMIT 1"
@@ -178,4 +178,4 @@ def test_a_real_archive_with_every_damage_goes_in_and_comes_out(cluster: Cluster
     assert counts["cut_files"] == 1 and counts["skipped_files"] == 1
     for name in ("charset", "nul", "date", "structure", "id"):
         assert counts[f"repaired_{name}"] >= 1, name
-    assert len(found.queries) == 20 and not any(row["error"] for row in found.queries)
+    assert len(searched.queries) == 20 and not any(row["error"] for row in searched.queries)

@@ -74,15 +74,15 @@ def test_the_search_is_that_of_the_reference() -> None:
 
 def test_made_up_queries_mix_frequent_and_rare_words() -> None:
     words = queries.synthetic_words(1)
-    made = queries.made_up(words, 3_000, 1)
-    assert made == queries.made_up(words, 3_000, 1) != queries.made_up(words, 3_000, 2)
+    texts = queries.made_up(words, 3_000, 1)
+    assert texts == queries.made_up(words, 3_000, 1) != queries.made_up(words, 3_000, 2)
     rank = {word: n for n, word in enumerate(words)}
-    terms = [re.split(r" [&|] ", text) for text in made]
+    terms = [re.split(r" [&|] ", text) for text in texts]
     assert {len(t) for t in terms} == {1, 2, 3, 4, 5}
     frequent = [all(rank[w] < queries.FREQUENT for w in t) for t in terms]
     rare = [all(rank[w] >= queries.FREQUENT for w in t) for t in terms]
     assert sum(frequent) == 1_000 and sum(rare) == 1_000
-    either = sum(" | " in text for text in made)
+    either = sum(" | " in text for text in texts)
     assert 300 < either < 600
 
 

@@ -135,8 +135,8 @@ def test_beside_own_runs_nothing_changes(folder: Path, capsys: pytest.CaptureFix
 def test_the_same_file_is_imported_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert invoke(["import", "qps.abs.tsv", "o.met"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("is there already") == 6 and len(runs(folder)) == 6
+    out = capsys.readouterr().out
+    assert out.count("is there already") == 6 and len(runs(folder)) == 6
     Path("again.tsv").write_text(foreign.qps_table(VARIANTS, {"scan_range=100": [101.0, 51.0, 26.0]}))
     assert invoke(["import", "again.tsv"]) == 0
     assert {run.repeat for run in runs(folder) if run.variant == "pg16"} == {1, 2, 3}

@@ -44,12 +44,12 @@ def test_pgbench(bank: Cluster, tmp_path: Path) -> None:
     results = tmp_path / "results"
     assert invoke(["import", *map(str, [report, *logs]), "--results", str(results), "--variant", "pg"]) == 0
     there = imported(results)
-    own, log = there["pg", "select only"], there["pg", logs[0].name]
-    assert f"tps = {own.rate:.6f}" in done.stdout
-    assert (own.clients, log.clients, own.operations) == (4, 4, log.operations)
-    assert log.rate == pytest.approx(own.rate, rel=0.02)
-    assert log.latency["mean"] == pytest.approx(own.latency["mean"], rel=0.02)
-    assert len(own.intervals) >= 3
+    of_report, log = there["pg", "select only"], there["pg", logs[0].name]
+    assert f"tps = {of_report.rate:.6f}" in done.stdout
+    assert (of_report.clients, log.clients, of_report.operations) == (4, 4, log.operations)
+    assert log.rate == pytest.approx(of_report.rate, rel=0.02)
+    assert log.latency["mean"] == pytest.approx(of_report.latency["mean"], rel=0.02)
+    assert len(of_report.intervals) >= 3
     assert sum(part.rate * part.seconds for part in log.intervals) == pytest.approx(log.operations)
 
 

@@ -26,32 +26,32 @@ rates = st.integers(0, 10**9).map(float) | st.decimals(0, 1000, places=3).map(fl
 def read(name: str, text: str, *more: tuple[str, str]) -> list[Imported]:
     with tempfile.TemporaryDirectory() as folder:
         paths = []
-        for one, content in ((name, text), *more):
-            paths.append(Path(folder) / one)
+        for file_name, content in ((name, text), *more):
+            paths.append(Path(folder) / file_name)
             paths[-1].write_text(content)
         return read_files(paths)
 
 
 def only(name: str, text: str) -> tuple[Found, ...]:
-    (one,) = read(name, text)
-    return one.found
+    (imported,) = read(name, text)
+    return imported.entries
 
 
 @given(st.data(), names, st.lists(steps, min_size=1, max_size=8, unique=True), st.booleans())
 def test_tables_of_rates(data: st.DataObject, variants: list[str], rows: list[str], relative: bool) -> None:
     values = {row: data.draw(st.lists(rates, min_size=len(variants), max_size=len(variants))) for row in rows}
-    found = only("qps.tsv", foreign.qps_table(variants, values, "the base" if relative else ""))
-    there = {(one.variant, one.step.name): one.step.rate for one in found}
+    entries = only("qps.tsv", foreign.qps_table(variants, values, "the base" if relative else ""))
+    there = {(entry.variant, entry.step.name): entry.step.rate for entry in entries}
     expected = {(v, row): values[row][at] for at, v in enumerate(variants) for row in rows}
     assert there == expected | ({("the base", row): 1.0 for row in rows} if relative else {})
-    assert {one.step.unit for one in found} == {"relative to the base" if relative else "queries/s"}
+    assert {entry.step.unit for entry in entries} == {"relative to the base" if relative else "queries/s"}
 
 
 @given(st.data(), names, st.lists(steps, min_size=1, max_size=8, unique=True), st.integers(1, 999))
 def test_tables_of_costs(data: st.DataObject, variants: list[str], rows: list[str], clients: int) -> None:
     values = {row: data.draw(st.lists(rates, min_size=len(variants), max_size=len(variants))) for row in rows}
-    found = only("o.met", foreign.met_table(variants, values, clients))
-    there = {(one.variant, one.step.name): one.step for one in found}
+    entries = only("o.met", foreign.met_table(variants, values, clients))
+    there = {(entry.variant, entry.step.name): entry.step for entry in entries}
     assert len(there) == len(variants) * len(rows)
     for row in rows:
         for variant, rate in zip(variants, values[row], strict=True):
@@ -63,17 +63,17 @@ def test_tables_of_costs(data: st.DataObject, variants: list[str], rows: list[st
 @given(st.data(), names)
 def test_tables_of_the_insert_benchmark(data: st.DataObject, variants: list[str]) -> None:
     inserts = data.draw(st.lists(rates, min_size=len(variants), max_size=len(variants)))
-    found = only("mrg.l.i0", foreign.mrg_table(variants, inserts))
-    assert [(one.variant, one.step.rate, one.step.name) for one in found] == [
+    entries = only("mrg.l.i0", foreign.mrg_table(variants, inserts))
+    assert [(entry.variant, entry.step.rate, entry.step.name) for entry in entries] == [
         (variant, rate, "l.i0") for variant, rate in zip(variants, inserts, strict=True)
     ]
 
 
 @given(rates, st.integers(1, 5000), st.integers(0, 10**15), st.lists(rates, max_size=20))
 def test_reports_of_pgbench(rate: float, clients: int, done: int, progress: list[float]) -> None:
-    (found,) = only("a.txt", foreign.pgbench_report(rate, clients, done, progress))
-    step = found.step
-    assert (found.variant, step.name, step.unit) == ("pg17.6", "select only", "transactions/s")
+    (entry,) = only("a.txt", foreign.pgbench_report(rate, clients, done, progress))
+    step = entry.step
+    assert (entry.variant, step.name, step.unit) == ("pg17.6", "select only", "transactions/s")
     assert (step.rate, step.clients, step.operations) == (rate, clients, done)
     assert [(part.second, part.seconds, part.rate) for part in step.intervals] == [
         (float(at), 1.0, tps) for at, tps in enumerate(progress)
@@ -82,8 +82,8 @@ def test_reports_of_pgbench(rate: float, clients: int, done: int, progress: list
 
 @given(st.lists(st.integers(1, 3_000_000), min_size=1, max_size=200), st.integers(1, 5))
 def test_logs_of_pgbench(latencies: list[int], clients: int) -> None:
-    (found,) = only("pgbench_log.1", foreign.pgbench_log(latencies, clients))
-    step = found.step
+    (entry,) = only("pgbench_log.1", foreign.pgbench_log(latencies, clients))
+    step = entry.step
     assert step.rate == pytest.approx(len(latencies) * 1e6 / sum(latencies), rel=1e-3)
     assert step.latency["max"] == max(latencies) / 1e6
     assert step.latency["mean"] == pytest.approx(sum(latencies) / len(latencies) / 1e6)
@@ -93,15 +93,15 @@ def test_logs_of_pgbench(latencies: list[int], clients: int) -> None:
 
 @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=50))
 def test_aggregated_logs(counts: list[int]) -> None:
-    (found,) = only("agg.1", foreign.aggregated_log(counts))
-    assert found.step.rate == sum(counts[1:-1]) / (len(counts) - 2)
-    assert [part.rate for part in found.step.intervals] == counts[1:-1]
+    (entry,) = only("agg.1", foreign.aggregated_log(counts))
+    assert entry.step.rate == sum(counts[1:-1]) / (len(counts) - 2)
+    assert [part.rate for part in entry.step.intervals] == counts[1:-1]
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.integers(1, 999), st.lists(rates, max_size=20))
 def test_reports_of_sysbench(queries: int, seconds: int, threads: int, parts: list[float]) -> None:
-    (found,) = only("hot-points.txt", foreign.sysbench_report(queries, seconds, threads, parts))
-    step = found.step
+    (entry,) = only("hot-points.txt", foreign.sysbench_report(queries, seconds, threads, parts))
+    step = entry.step
     assert step.rate == pytest.approx(queries / seconds, abs=0.01)
     assert (step.name, step.clients, step.operations) == ("hot-points", threads, queries)
     assert step.latency == {"mean": 0.0025, "max": 0.0145, "p95": 0.0055}
@@ -110,11 +110,11 @@ def test_reports_of_sysbench(queries: int, seconds: int, threads: int, parts: li
 
 @given(st.integers(0, 10**9), st.integers(1, 9999), st.integers(0, 10**9), st.integers(1, 10**8))
 def test_results_of_hammerdb(nopm: int, users: int, calls: int, elapsed: int) -> None:
-    (found,) = only("h.log", foreign.hammerdb_log(nopm, users))
-    assert (found.step.rate, found.step.unit, found.step.clients) == (nopm, "NOPM", users)
-    (found,) = only("h.json", foreign.hammerdb_timing({"NEWORD": calls}, elapsed))
-    assert found.step.name == "neword"
-    assert math.isclose(found.step.rate, calls / elapsed * 1e3)
+    (entry,) = only("h.log", foreign.hammerdb_log(nopm, users))
+    assert (entry.step.rate, entry.step.unit, entry.step.clients) == (nopm, "NOPM", users)
+    (entry,) = only("h.json", foreign.hammerdb_timing({"NEWORD": calls}, elapsed))
+    assert entry.step.name == "neword"
+    assert math.isclose(entry.step.rate, calls / elapsed * 1e3)
 
 
 THREADS = (
@@ -124,9 +124,9 @@ THREADS = (
 
 
 def test_logs_of_all_threads_are_one_step() -> None:
-    (one,) = read(*THREADS[0], THREADS[1])
-    assert [file.name for file in one.files] == ["pgbench_log.7", "pgbench_log.7.1"]
-    assert one.found[0].step.rate == pytest.approx(2000)
+    (imported,) = read(*THREADS[0], THREADS[1])
+    assert [file.name for file in imported.files] == ["pgbench_log.7", "pgbench_log.7.1"]
+    assert imported.entries[0].step.rate == pytest.approx(2000)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_names_come_from_the_file_or_the_user() -> None:
     log = read("l.1", foreign.pgbench_log([1000] * 9))
     with pytest.raises(UsageError, match="does not say which server"):
         named(log, "", "", "")
-    (one,) = named(log, "pg17", "mine", "pgbench-ro")[0].found
-    assert (one.variant, one.step.name, one.workload) == ("pg17", "mine", "pgbench-ro")
+    (entry,) = named(log, "pg17", "mine", "pgbench-ro")[0].entries
+    assert (entry.variant, entry.step.name, entry.workload) == ("pg17", "mine", "pgbench-ro")
     table = read("q.tsv", foreign.qps_table(["a", "b"], {"s": [1, 2], "t": [3, 4]}))
     with pytest.raises(UsageError, match="names 2 variants itself"):
         named(table, "pg17", "", "")

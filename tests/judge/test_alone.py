@@ -25,8 +25,8 @@ def turns(rate: float, count: int, *, seed: int, load: float | None = None) -> t
 
 
 def records(slices: Sequence[Slice], reason: str = "") -> AloneRecords:
-    one = AloneRecord(number=1, name="#1 s", slices=tuple(slices), reason=reason)
-    return AloneRecords(statements=(one,), seconds=1.0, budget_seconds=60.0, most_statements=20)
+    record = AloneRecord(number=1, name="#1 s", slices=tuple(slices), reason=reason)
+    return AloneRecords(statements=(record,), seconds=1.0, budget_seconds=60.0, most_statements=20)
 
 
 def beside(factor: float) -> Verdict:
@@ -40,19 +40,19 @@ def test_both_have_to_say_the_same() -> None:
     for factor, word in ((1.5, "slower"), (1.0, "unclear"), (0.7, "unclear")):
         both = records(turns(100, 20, seed=1)), records(turns(100 / factor, 20, seed=2)), 0.25
         alone = alone_in(S, [both], FIVE_PER_CENT)
-        found = agreed(beside(1.4), alone)
-        assert (found.word, found.aside) == (word, word == "unclear"), factor
+        verdict = agreed(beside(1.4), alone)
+        assert (verdict.word, verdict.aside) == (word, word == "unclear"), factor
         # Figures are those of the rounds, whatever the word.
-        assert found.ratio == beside(1.4).ratio
-    assert found.reason.startswith("slower beside the others (40 % longer, × ")
-    assert ", faster alone (30 % less time, × " in found.reason
+        assert verdict.ratio == beside(1.4).ratio
+    assert verdict.reason.startswith("slower beside the others (40 % longer, × ")
+    assert ", faster alone (30 % less time, × " in verdict.reason
 
 
 def test_what_was_not_executed_alone_is_not_known() -> None:
     nothing = records((), "the time for it was over (60.0 s)")
-    found = agreed(beside(1.4), alone_in(S, [(nothing, nothing, 0.25)], FIVE_PER_CENT))
-    assert found.word == "unclear"
-    assert found.reason.endswith(", and not executed alone: the time for it was over (60.0 s)")
+    verdict = agreed(beside(1.4), alone_in(S, [(nothing, nothing, 0.25)], FIVE_PER_CENT))
+    assert verdict.word == "unclear"
+    assert verdict.reason.endswith(", and not executed alone: the time for it was over (60.0 s)")
     other = agreed(beside(0.6), alone_in(T, [(nothing, nothing, 0.25)], FIVE_PER_CENT))
     assert other.reason.startswith("faster beside") and other.reason.endswith(", and not executed alone")
 
@@ -62,9 +62,9 @@ def test_few_or_disturbed_pairs_say_nothing() -> None:
     assert judge_alone(few, FIVE_PER_CENT).word == "unclear"
     busy = [(AloneTurns(turns(100, 20, seed=1, load=0.9)), AloneTurns(turns(50, 20, seed=2, load=0.0)))]
     assert judge_alone(busy, FIVE_PER_CENT).n == 0
-    allowed = [(AloneTurns(one.slices, 0.95), AloneTurns(two.slices, 0.95)) for one, two in busy]
+    allowed = [(AloneTurns(first.slices, 0.95), AloneTurns(two.slices, 0.95)) for first, two in busy]
     assert judge_alone(allowed, FIVE_PER_CENT).word == "slower"
     sides = (records(few[0][0].slices), records(few[0][1].slices), 0.25)
-    found = agreed(beside(1.4), alone_in(S, [sides], FIVE_PER_CENT))
-    assert found.word == "unclear"
-    assert ", not known alone (" in found.reason and " in 8 pairs)" in found.reason
+    verdict = agreed(beside(1.4), alone_in(S, [sides], FIVE_PER_CENT))
+    assert verdict.word == "unclear"
+    assert ", not known alone (" in verdict.reason and " in 8 pairs)" in verdict.reason

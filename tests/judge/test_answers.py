@@ -32,10 +32,10 @@ def test_each_kind_of_answer() -> None:
         record(6, "c"),
         record(7, "a"),
     ]
-    found = compare(base, other)
-    assert [one.number for one in found.changed] == [2]
+    compared = compare(base, other)
+    assert [statement.number for statement in compared.changed] == [2]
     # What one side answers in two ways, in two repeats, varies; what one side was not asked has no answer.
-    assert (found.same, found.varying, found.unanswered) == (1, 2, 3)
+    assert (compared.same, compared.varying, compared.unanswered) == (1, 2, 3)
 
 
 RECORDS = st.lists(
@@ -46,8 +46,10 @@ RECORDS = st.lists(
 
 @given(RECORDS, RECORDS)
 def test_each_statement_is_counted_once(base: list[AnswerRecord], other: list[AnswerRecord]) -> None:
-    found = compare(base, other)
-    counted = len(found.changed) + found.same + found.varying + found.unanswered
-    assert counted == len({one.number for one in other})
+    compared = compare(base, other)
+    counted = len(compared.changed) + compared.same + compared.varying + compared.unanswered
+    assert counted == len({answer.number for answer in other})
     assert not compare(other, other).changed
-    assert {one.number for one in found.changed} == {one.number for one in compare(other, base).changed}
+    assert {statement.number for statement in compared.changed} == {
+        statement.number for statement in compare(other, base).changed
+    }

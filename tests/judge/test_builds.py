@@ -30,8 +30,8 @@ def test_flags_that_change_the_code(build: str, flags: set[str]) -> None:
 
 def test_servers_compiled_unlike_the_base_are_named_together() -> None:
     builds = {"pg10": FAST, "pg11": SMALL, "pg12": SMALL, "theirs": "", "pg9.6": FAST}
-    (said,) = unlike(builds, "pg10")
-    assert said.startswith("pg11, pg12: compiled with -Os where pg10 has -O2;")
+    (sentence,) = unlike(builds, "pg10")
+    assert sentence.startswith("pg11, pg12: compiled with -Os where pg10 has -O2;")
     assert [s.split(":")[0] for s in unlike(builds, "pg11")] == ["pg10, pg9.6"]
     assert unlike(builds, "theirs") == []
     assert (

@@ -57,8 +57,8 @@ def test_a_query_that_one_side_rejects_counts_on_none(tmp_path: Path) -> None:
     store(tmp_path, OLD, {"q1": 1.0, "q2": 1.0, "q3": None})
     store(tmp_path, NEW, {"q1": 1.0, "q2": 1.0, "q3": 8.0})
     sides = runs(tmp_path)
-    (found,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
-    (step,) = found.steps
+    (comparison,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
+    (step,) = comparison.steps
     assert (step.base_rate, step.other_rate, step.ratio) == pytest.approx((3600.0, 3600.0, 1.0))
     assert "over the 2 of 3 queries that no side rejected" in step.verdict.reason
     # As it would be without the rows of the third: 2 in 2 s and 3 in 10 s.
@@ -81,9 +81,9 @@ def test_without_rejected_queries_nothing_changes(tmp_path: Path) -> None:
     store(tmp_path, OLD, {"q1": 1.0, "q2": 2.0})
     store(tmp_path, NEW, {"q1": 1.0, "q2": 4.0})
     sides = runs(tmp_path)
-    (found,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
-    assert found.steps[0].ratio == pytest.approx(0.6)
-    assert "rejected" not in found.steps[0].verdict.reason
+    (comparison,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
+    assert comparison.steps[0].ratio == pytest.approx(0.6)
+    assert "rejected" not in comparison.steps[0].verdict.reason
 
 
 def test_steps_before_the_one_that_failed_are_as_whole_as_any(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_steps_before_the_one_that_failed_are_as_whole_as_any(tmp_path: Path) ->
     store(tmp_path, OLD, {"q1": 1.0})
     store(tmp_path, NEW, {"q1": 2.0}, failed=broken)
     sides = runs(tmp_path)
-    (found,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
-    (step,) = found.steps
+    (comparison,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
+    (step,) = comparison.steps
     assert not step.verdict.aside and step.ratio == pytest.approx(0.5)
     results = read_results(tmp_path)
     assert results.has_failed(NEW)
@@ -106,6 +106,6 @@ def test_a_step_that_was_cut_short_is_aside(tmp_path: Path) -> None:
     store(tmp_path, OLD, {"q1": 1.0}, failed=step_record("scripts", order=2, rate=5.0))
     store(tmp_path, NEW, {"q1": 2.0}, failed=broken)
     sides = runs(tmp_path)
-    (found,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
-    by_step = {step.step: step.verdict for step in found.steps}
+    (comparison,) = compare_all(Side(OLD, sides[OLD]), [Side(NEW, sides[NEW])])
+    by_step = {step.step: step.verdict for step in comparison.steps}
     assert by_step["scripts"].aside and "rejected a statement" in by_step["scripts"].reason

@@ -36,8 +36,8 @@ def test_a_repeat_differs_in_nothing(base: Run, tmp_path: Path) -> None:
 
 def test_another_version_and_config_are_what_is_compared(base: Run, tmp_path: Path) -> None:
     other = read(make_run(tmp_path, RunKey("c", "pg12.22.a1", "insert", 1), seconds=2))
-    found = {(d.kind, d.name): (d.base, d.other) for d in differences(base, other)}
-    assert found == {
+    by_name = {(d.kind, d.name): (d.base, d.other) for d in differences(base, other)}
+    assert by_name == {
         ("server", "spec"): ("pg:17.11", "pg:12.22"),
         ("server", "version"): ("17.11", "12.22"),
         ("config", "name"): ("a0", "a1"),
@@ -57,24 +57,26 @@ def test_what_makes_a_comparison_doubtful_is_named_and_comes_first(base: Run, tm
             host={"hostname": "bench2", "cpus": 16},
         )
     )
-    found = differences(base, other)
-    doubtful = {str(d) for d in found if d.doubtful}
+    all_differences = differences(base, other)
+    doubtful = {str(d) for d in all_differences if d.doubtful}
     assert doubtful == {
         "option rows: 1000000 and 50000000",
         "option clients: 1 and 4",
         "host hostname: bench1 and bench2",
         "host cpus: 8 and 16",
     }
-    assert [d.doubtful for d in found] == sorted((d.doubtful for d in found), reverse=True)
+    assert [d.doubtful for d in all_differences] == sorted(
+        (d.doubtful for d in all_differences), reverse=True
+    )
     assert {str(d) for d in doubts([base, other])} == doubtful
-    assert {d.name for d in found if d.wrong} == {"rows", "clients"}
+    assert {d.name for d in all_differences if d.wrong} == {"rows", "clients"}
 
 
 def test_programs_and_data(base: Run) -> None:
     steps = tuple(structs.replace(step, engine="io_uring") for step in base.steps)
     other = changed(base, driver_version="0.2.0", sizes=Sizes(database_bytes=5), steps=steps)
-    found = {(d.kind, d.name): d.doubtful for d in differences(base, other)}
-    assert found == {
+    by_name = {(d.kind, d.name): d.doubtful for d in differences(base, other)}
+    assert by_name == {
         ("program", "driver"): True,
         ("program", "engine"): True,
         ("data", "database_bytes"): False,
@@ -92,11 +94,11 @@ def test_engines_are_compared_step_by_step(base: Run) -> None:
     loaded = with_engines(base, load="blocking", scan="io_uring", insert="io_uring")
     # Only the base ran the load; the other got a copy of its data.
     assert doubts([loaded, with_engines(base, scan="io_uring", insert="io_uring")]) == []
-    (found,) = doubts([loaded, with_engines(base, scan="io_uring", insert="blocking")])
-    assert str(found) == "program engine of insert: io_uring and blocking"
+    (doubt,) = doubts([loaded, with_engines(base, scan="io_uring", insert="blocking")])
+    assert str(doubt) == "program engine of insert: io_uring and blocking"
     many = with_engines(base, **dict.fromkeys("abcdef", "blocking"))
-    (found,) = doubts([many, with_engines(base, **dict.fromkeys("abcde", "io_uring"), f="blocking")])
-    assert str(found) == "program engine of a, b, c and 2 more: blocking and io_uring"
+    (doubt,) = doubts([many, with_engines(base, **dict.fromkeys("abcde", "io_uring"), f="blocking")])
+    assert str(doubt) == "program engine of a, b, c and 2 more: blocking and io_uring"
 
 
 def test_the_engine_of_an_unmeasured_load_makes_no_doubt(base: Run) -> None:
@@ -118,8 +120,8 @@ def test_environment_and_initdb(base: Run) -> None:
 
 def test_another_workload_is_no_comparison(base: Run) -> None:
     other = changed(base, workload="sysbench")
-    (found,) = differences(base, other)
-    assert (found.kind, found.doubtful) == ("workload", True)
+    (difference,) = differences(base, other)
+    assert (difference.kind, difference.doubtful) == ("workload", True)
 
 
 def test_missing_parts_are_no_crash(base: Run, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def step(
 ) -> StepRecord:
     """A step by what one operation costs: cpu, rest and driver in µs, reads and switches as counts."""
     per_second = {"rps": reads * rate, "csps": switches * rate, "rmbps": 0.0, "wps": 0.0, "wmbps": 0.0}
-    own = cpu * rate * SECONDS / 1e6
-    roles = {"query": role_record(clients=clients, cpu_seconds=own if observed else None)}
+    cpu_seconds = cpu * rate * SECONDS / 1e6
+    roles = {"query": role_record(clients=clients, cpu_seconds=cpu_seconds if observed else None)}
     if target is not None:
         roles["insert"] = role_record(clients=clients, cpu_seconds=0.0, target_rate=target)
     return step_record(
@@ -42,7 +42,7 @@ def step(
         roles=roles,
         target_rate=target,
         sla_met=sla_met,
-        server_cpu_seconds=own + rest * rate * SECONDS / 1e6 if observed else None,
+        server_cpu_seconds=cpu_seconds + rest * rate * SECONDS / 1e6 if observed else None,
         driver_cpu_seconds=driver * rate * SECONDS / 1e6,
         metrics=Metrics(**per_second) if observed else Metrics(),
         waits={"query": waits} if waits is not None else None,
@@ -51,71 +51,73 @@ def step(
 
 
 def names(base: StepRecord, other: StepRecord) -> list[str]:
-    found = explain([base], [other])
-    assert found is not None
-    return [factor.name for factor in found.factors]
+    explanation = explain([base], [other])
+    assert explanation is not None
+    return [factor.name for factor in explanation.factors]
 
 
 def test_more_cpu_is_named_with_its_share() -> None:
-    found = explain([step(10_000, cpu=80)], [step(8_000, cpu=100)])
-    assert found is not None
-    assert found.ratio == pytest.approx(0.8)
-    assert (found.base_micros, found.micros) == pytest.approx((100, 125))
-    (factor,) = found.factors
+    explanation = explain([step(10_000, cpu=80)], [step(8_000, cpu=100)])
+    assert explanation is not None
+    assert explanation.ratio == pytest.approx(0.8)
+    assert (explanation.base_micros, explanation.micros) == pytest.approx((100, 125))
+    (factor,) = explanation.factors
     assert (factor.name, factor.kind, factor.unit) == ("CPU of the query connections", "time", "µs")
     assert (factor.base, factor.value, factor.share) == pytest.approx((80, 100, 0.8))
-    assert found.sentence == (
+    assert explanation.sentence == (
         "20 % slower: 25.0 µs more per operation (100 → 125 µs); "
         "with it moved CPU of the query connections (+20.0 µs, 80 % of the change)."
     )
 
 
 def test_less_cpu_of_a_faster_one() -> None:
-    found = explain([step(8_000, cpu=100)], [step(10_000, cpu=80)])
-    assert found is not None
-    assert found.sentence.startswith("25 % faster: 25.0 µs less per operation (125 → 100 µs)")
-    assert "(−20.0 µs, 80 % of the change)" in found.sentence
+    explanation = explain([step(8_000, cpu=100)], [step(10_000, cpu=80)])
+    assert explanation is not None
+    assert explanation.sentence.startswith("25 % faster: 25.0 µs less per operation (125 → 100 µs)")
+    assert "(−20.0 µs, 80 % of the change)" in explanation.sentence
 
 
 def test_many_times_as_fast() -> None:
-    found = explain([step(1_000, cpu=800)], [step(13_900, cpu=60)])
-    assert found is not None
-    assert found.sentence.startswith("13.9 times as fast: 928 µs less per operation (1,000 → 71.9 µs)")
+    explanation = explain([step(1_000, cpu=800)], [step(13_900, cpu=60)])
+    assert explanation is not None
+    assert explanation.sentence.startswith("13.9 times as fast: 928 µs less per operation (1,000 → 71.9 µs)")
 
 
 def test_what_moved_the_other_way_explains_nothing() -> None:
-    found = explain([step(10_000, cpu=80, reads=2, switches=3)], [step(8_000, cpu=60, reads=1, switches=2)])
-    assert found is not None
-    assert found.factors == ()
-    assert found.sentence.endswith("nothing we measure explains it.")
+    explanation = explain(
+        [step(10_000, cpu=80, reads=2, switches=3)], [step(8_000, cpu=60, reads=1, switches=2)]
+    )
+    assert explanation is not None
+    assert explanation.factors == ()
+    assert explanation.sentence.endswith("nothing we measure explains it.")
 
 
 def test_waits_are_time() -> None:
     base = step(10_000, cpu=80, waits={"running": 0.9})
     other = step(8_000, cpu=80, waits={"running": 0.7, "Lock: transactionid": 0.2})
-    found = explain([base], [other])
-    assert found is not None
-    (factor,) = found.factors
+    explanation = explain([base], [other])
+    assert explanation is not None
+    (factor,) = explanation.factors
     assert factor.name == "wait Lock: transactionid"
     assert (factor.base, factor.value, factor.share) == pytest.approx((0, 25, 1))
 
 
 def test_disk_and_switches_are_counts() -> None:
-    found = explain([step(10_000, reads=0.5, switches=2)], [step(8_000, reads=1.0, switches=2.05)])
-    assert found is not None
-    (factor,) = found.factors
+    explanation = explain([step(10_000, reads=0.5, switches=2)], [step(8_000, reads=1.0, switches=2.05)])
+    assert explanation is not None
+    (factor,) = explanation.factors
     assert (factor.name, factor.kind, factor.base, factor.value) == ("disk reads", "count", 0.5, 1.0)
     assert not factor.steady
-    assert "disk reads (0.500 → 1.00)" in found.sentence
+    assert "disk reads (0.500 → 1.00)" in explanation.sentence
 
 
 def test_what_goes_by_time_is_said_or_left_out() -> None:
     """100 reads/s on both sides: per operation more, but not because of the operations."""
     base, other = step(10_000, reads=0.01), step(5_000, reads=0.02)
-    found = explain([base], [other])
-    assert found is not None
-    assert found.factors[0].steady
-    assert "as much per second as before" in found.sentence
+    explanation = explain([base], [other])
+    assert explanation is not None
+    assert explanation.factors[0].steady
+    assert "as much per second as before" in explanation.sentence
     assert names(step(10_000, reads=0.01, target=100.0), step(5_000, reads=0.02, target=100.0)) == []
 
 
@@ -124,49 +126,49 @@ def test_rare_events_are_noise() -> None:
 
 
 def test_another_plan_is_named() -> None:
-    found = explain([step(10_000, plan="Index Scan")], [step(8_000, plan="Seq Scan")])
-    assert found is not None
-    assert [factor.kind for factor in found.factors] == ["plan"]
-    assert "the plan of point, which has another shape" in found.sentence
+    explanation = explain([step(10_000, plan="Index Scan")], [step(8_000, plan="Seq Scan")])
+    assert explanation is not None
+    assert [factor.kind for factor in explanation.factors] == ["plan"]
+    assert "the plan of point, which has another shape" in explanation.sentence
 
 
 def test_several_plans_are_one_phrase() -> None:
     names = ("point", "range", "sum")
     base, other = (step(rate, plan=plan) for rate, plan in ((10_000, "Index Scan"), (8_000, "Seq Scan")))
     base, other = (
-        structs.replace(one, plans=tuple(structs.replace(one.plans[0], name=n) for n in names))
-        for one in (base, other)
+        structs.replace(record, plans=tuple(structs.replace(record.plans[0], name=n) for n in names))
+        for record in (base, other)
     )
-    found = explain([base], [other])
-    assert found is not None
-    assert found.sentence.endswith("with it moved the plans of point, range and sum (other shapes).")
+    explanation = explain([base], [other])
+    assert explanation is not None
+    assert explanation.sentence.endswith("with it moved the plans of point, range and sum (other shapes).")
 
 
 def test_medians_of_the_repeats() -> None:
     base = [step(10_000, cpu=80), step(10_100, cpu=79), step(9_000, cpu=85)]
-    found = explain(base, [step(8_000, cpu=100)])
-    assert found is not None
-    assert found.ratio == pytest.approx(8_000 / (10_000 * 10_100 * 9_000) ** (1 / 3))
-    assert found.factors[0].base == pytest.approx(80)
+    explanation = explain(base, [step(8_000, cpu=100)])
+    assert explanation is not None
+    assert explanation.ratio == pytest.approx(8_000 / (10_000 * 10_100 * 9_000) ** (1 / 3))
+    assert explanation.factors[0].base == pytest.approx(80)
 
 
 def test_the_ratio_of_the_verdict_is_what_the_sentence_says() -> None:
     """Whole steps say 40.6 % faster, the pairs 16.5 %: what share a part of the first is of the second is
     not known."""
-    found = explain([step(20.7, cpu=30_000)], [step(29.1, cpu=20_000)], 1.165)
-    assert found is not None
-    assert found.ratio == 1.165
-    assert found.micros == pytest.approx(found.base_micros / 1.165)
-    assert found.sentence.startswith("16.5 % faster: 6,842 µs less per operation (48,309 → 41,467 µs)")
-    assert found.factors[0].share is None
-    assert "of the change" not in found.sentence
+    explanation = explain([step(20.7, cpu=30_000)], [step(29.1, cpu=20_000)], 1.165)
+    assert explanation is not None
+    assert explanation.ratio == 1.165
+    assert explanation.micros == pytest.approx(explanation.base_micros / 1.165)
+    assert explanation.sentence.startswith("16.5 % faster: 6,842 µs less per operation (48,309 → 41,467 µs)")
+    assert explanation.factors[0].share is None
+    assert "of the change" not in explanation.sentence
 
 
 def test_no_part_of_a_change_in_the_other_direction_is_named() -> None:
-    found = explain([step(100, cpu=5_000)], [step(110, cpu=4_000)], 0.9)
-    assert found is not None
-    assert [factor.kind for factor in found.factors if factor.kind == "time"] == []
-    assert found.sentence.startswith("10 % slower")
+    explanation = explain([step(100, cpu=5_000)], [step(110, cpu=4_000)], 0.9)
+    assert explanation is not None
+    assert [factor.kind for factor in explanation.factors if factor.kind == "time"] == []
+    assert explanation.sentence.startswith("10 % slower")
 
 
 def test_the_drivers_own_cpu_counts_where_it_is_alone() -> None:
@@ -175,8 +177,8 @@ def test_the_drivers_own_cpu_counts_where_it_is_alone() -> None:
 
 def test_a_pooler_that_one_of_them_goes_through_is_named() -> None:
     through = structs.replace(step(5_000), pooler_cpu_seconds=30 * 5_000 * SECONDS / 1e6)
-    found = explain([step(10_000)], [through])
-    assert found is not None and "CPU of the pooler (0 → 30.0 µs)" in found.sentence
+    explanation = explain([step(10_000)], [through])
+    assert explanation is not None and "CPU of the pooler (0 → 30.0 µs)" in explanation.sentence
     assert names(through, structs.replace(through)) == []
 
 
@@ -189,16 +191,16 @@ def test_rates_that_cannot_be_compared() -> None:
 
 
 def test_unobserved_servers_are_not_explained_from_nothing() -> None:
-    found = explain([step(10_000, observed=False)], [step(8_000, observed=False)])
-    assert found is not None
-    assert found.factors == ()
+    explanation = explain([step(10_000, observed=False)], [step(8_000, observed=False)])
+    assert explanation is not None
+    assert explanation.factors == ()
 
 
 def test_the_same_rate() -> None:
-    found = explain([step(10_000, cpu=80)], [step(10_000, cpu=90)])
-    assert found is not None
-    assert found.factors == ()
-    assert found.sentence == "The rate is the same: 100 µs per operation."
+    explanation = explain([step(10_000, cpu=80)], [step(10_000, cpu=90)])
+    assert explanation is not None
+    assert explanation.factors == ()
+    assert explanation.sentence == "The rate is the same: 100 µs per operation."
 
 
 COST = st.floats(0, 1000)
@@ -216,19 +218,21 @@ def test_named_is_only_what_moved_with_the_rate(
     y: float,
 ) -> None:
     base = step(of_base, cpu=base_cpu, reads=base_reads, switches=y)
-    found = explain([base], [step(rate, cpu=cpu, reads=reads, switches=x)])
-    assert found is not None
-    slower = found.micros > found.base_micros
-    for factor in found.factors:
+    explanation = explain([base], [step(rate, cpu=cpu, reads=reads, switches=x)])
+    assert explanation is not None
+    slower = explanation.micros > explanation.base_micros
+    for factor in explanation.factors:
         assert factor.base is not None
         assert factor.value is not None
         assert (factor.value > factor.base) == slower
         if factor.kind == "time":
             assert factor.share is not None
             assert factor.share >= 0.2
-    assert found.sentence.count("\n") == 0
-    assert found.sentence.endswith(".")
-    assert ("nothing we measure explains it" in found.sentence) == (not found.factors and rate != of_base)
+    assert explanation.sentence.count("\n") == 0
+    assert explanation.sentence.endswith(".")
+    assert ("nothing we measure explains it" in explanation.sentence) == (
+        not explanation.factors and rate != of_base
+    )
 
 
 # --- plans ------------------------------------------------------------------------------------

@@ -29,33 +29,33 @@ def latency_of(histogram: Histogram) -> LatencyRecord:
 
 def repeats(root: Path, *histograms: Histogram) -> list[tuple[Run, StepRecord]]:
     """A stored run of one step for each histogram, whose role `query` answered so."""
-    found = []
+    pairs = []
     for number, histogram in enumerate(histograms, 1):
         builder = Results(root).begin(RunKey("c", "v", "w", number))
         role = role_record(operations=histogram.responses, latency=latency_of(histogram))
         builder.step(step_record(roles={"query": role}), histograms={"query": histogram.encode()})
         builder.finish(circumstances())
     for run in Results(root).runs():
-        found.append((run, run.steps[0]))
-    return found
+        pairs.append((run, run.steps[0]))
+    return pairs
 
 
 def test_percentiles_of_repeats_are_those_of_all_their_responses(tmp_path: Path) -> None:
     """One repeat of three stalled: 1 % of all responses are slow, and two of three p99 know nothing of it."""
     fine, stalled = record([1_000] * 1_000), record([1_000] * 940 + [500_000] * 60)
-    found = over_repeats(repeats(tmp_path, fine, stalled, fine), "query")
-    assert found is not None
-    assert found.p99 == pytest.approx(0.5, rel=1e-3)
-    assert found.p95 == pytest.approx(0.001, rel=1e-3)
-    assert found.max == stalled.max_seconds
+    latency = over_repeats(repeats(tmp_path, fine, stalled, fine), "query")
+    assert latency is not None
+    assert latency.p99 == pytest.approx(0.5, rel=1e-3)
+    assert latency.p95 == pytest.approx(0.001, rel=1e-3)
+    assert latency.max == stalled.max_seconds
     mean = (0.001 * 2_940 + 0.5 * 60) / 3_000
-    assert found.mean == pytest.approx(mean, rel=1e-3)
+    assert latency.mean == pytest.approx(mean, rel=1e-3)
 
 
 def test_a_repeat_of_many_responses_weighs_more(tmp_path: Path) -> None:
-    found = over_repeats(repeats(tmp_path, record([1_000] * 9_950), record([9_000] * 50)), "query")
-    assert found is not None
-    assert found.p99 == pytest.approx(0.001, rel=1e-3)
+    latency = over_repeats(repeats(tmp_path, record([1_000] * 9_950), record([9_000] * 50)), "query")
+    assert latency is not None
+    assert latency.p99 == pytest.approx(0.001, rel=1e-3)
 
 
 def test_one_repeat_says_what_the_driver_said(tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_one_repeat_says_what_the_driver_said(tmp_path: Path) -> None:
 
 
 def test_a_repeat_without_a_response_adds_nothing(tmp_path: Path) -> None:
-    found = over_repeats(repeats(tmp_path, record([2_000] * 10), record([])), "query")
-    assert found is not None
-    assert found.p50 == pytest.approx(0.002, rel=1e-3)
-    assert found.mean == pytest.approx(0.002, rel=1e-3)
+    latency = over_repeats(repeats(tmp_path, record([2_000] * 10), record([])), "query")
+    assert latency is not None
+    assert latency.p50 == pytest.approx(0.002, rel=1e-3)
+    assert latency.mean == pytest.approx(0.002, rel=1e-3)
 
 
 MICROS = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=50)
@@ -76,9 +76,11 @@ MICROS = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=50)
 
 @given(st.lists(MICROS, min_size=1, max_size=4))
 def test_added_up_lies_between_the_parts(values: list[list[int]]) -> None:
-    parts = [record(one) for one in values]
+    parts = [record(micros) for micros in values]
     each = [latency_of(part) for part in parts]
-    found = added_up(merge(parts), [(p.responses, one) for p, one in zip(parts, each, strict=True)])
+    together = added_up(
+        merge(parts), [(p.responses, latency) for p, latency in zip(parts, each, strict=True)]
+    )
     for name in ("mean", "p50", "p95", "p99", "max"):
-        own = [getattr(one, name) for one in each]
-        assert min(own) * 0.999 <= getattr(found, name) <= max(own) * 1.001
+        part_values = [getattr(latency, name) for latency in each]
+        assert min(part_values) * 0.999 <= getattr(together, name) <= max(part_values) * 1.001

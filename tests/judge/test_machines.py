@@ -22,12 +22,12 @@ from support.runs import make_run
 
 def compared(runs: list[Run]) -> Comparison:
     sides = [Side(name, tuple(r for r in runs if r.variant == name)) for name in ("base", "other")]
-    (found,) = compare_all(sides[0], sides[1:], steps=[STEP])
-    return found
+    (comparison,) = compare_all(sides[0], sides[1:], steps=[STEP])
+    return comparison
 
 
-def only(found: Comparison) -> StepVerdict:
-    (step,) = found.steps
+def only(comparison: Comparison) -> StepVerdict:
+    (step,) = comparison.steps
     return step
 
 
@@ -39,15 +39,15 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 @pytest.mark.long
 def test_rates_of_different_machines_are_never_divided(alike: list[Run]) -> None:
-    found = compared(alike)
-    step = only(found)
+    comparison = compared(alike)
+    step = only(comparison)
     # Were one machine's rate divided by another's, ratios would lie between 0.14 and 5.
     assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
     assert step.across is not None
-    assert [one.machine for one in step.across.machines] == ["db1", "db2", "db3"]
-    assert all(one.ratio == pytest.approx(0.7, abs=0.05) for one in step.across.machines)
+    assert [verdict.machine for verdict in step.across.machines] == ["db1", "db2", "db3"]
+    assert all(verdict.ratio == pytest.approx(0.7, abs=0.05) for verdict in step.across.machines)
     assert step.verdict.word == "slower" and step.evidence == "machines"
-    assert found.doubts == ()  # each host compares its own runs: nothing differs
+    assert comparison.doubts == ()  # each host compares its own runs: nothing differs
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -56,41 +56,41 @@ def test_what_a_start_is_by_chance_is_in_the_error_of_each_machine(watched: bool
         machines = [
             Estimate(log, 0.001, 30.0, 400, "student", start_error=start_error) for log in (0.0, 1e-4)
         ]
-        found = {str(number): OnMachine(one, watched) for number, one in enumerate(machines)}
-        verdict, _ = across(found, USUAL)
+        on_machines = {str(number): OnMachine(estimate, watched) for number, estimate in enumerate(machines)}
+        verdict, _ = across(on_machines, USUAL)
         return math.log(verdict.high / verdict.low)
 
     assert width(0.006) > 2 * width(0.0)
 
 
 def test_it_is_said_on_how_many_machines(alike: list[Run]) -> None:
-    found = compared(alike)
-    step = only(found)
+    comparison = compared(alike)
+    step = only(comparison)
     assert step.across is not None
-    said = step.across.said(step.verdict)
-    assert " of 3 machines, " in said and said.startswith("slower on ")
-    size, low, high = (float(part) for part in said.partition(", ")[2].replace("%", " ").replace("(", " ")
+    phrase = step.across.summary(step.verdict)
+    assert " of 3 machines, " in phrase and phrase.startswith("slower on ")
+    size, low, high = (float(part) for part in phrase.partition(", ")[2].replace("%", " ").replace("(", " ")
                        .replace(")", " ").replace("…", " ").split())  # fmt: skip
     assert low < size < high and size == pytest.approx(30, abs=5)
-    assert any(line.startswith(f"{STEP}: {said}; how much machines differ") for line in notes(found))
-    assert said in sentence(found, step)
+    assert any(line.startswith(f"{STEP}: {phrase}; how much machines differ") for line in notes(comparison))
+    assert phrase in sentence(comparison, step)
     assert evidence(step) == "3 machines, 9 pairs"
     record = step.record()["across"]
-    assert [one["machine"] for one in record["machines"]] == ["db1", "db2", "db3"]
+    assert [entry["machine"] for entry in record["machines"]] == ["db1", "db2", "db3"]
 
 
 @pytest.mark.long
 def test_machines_that_say_opposite_things(tmp_path: Path) -> None:
     step = only(compared(study(tmp_path, {"db1": 0.3, "db2": -0.4, "db3": 0.0})))
     assert step.verdict.word == "unclear" and step.across is not None
-    assert "unclear across 3 machines (by itself: " in step.across.said(step.verdict)
+    assert "unclear across 3 machines (by itself: " in step.across.summary(step.verdict)
 
 
 def test_a_machine_with_one_side_says_nothing(tmp_path: Path) -> None:
     runs = study(tmp_path, {"db1": 0.3, "db2": 0.3, "db3": 0.3}, repeats=1, only={"db3": "other"})
     step = only(compared(runs))
     assert step.across is not None
-    assert [one.machine for one in step.across.machines] == ["db1", "db2"]
+    assert [verdict.machine for verdict in step.across.machines] == ["db1", "db2"]
     assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
 
 
@@ -102,13 +102,13 @@ def test_one_machine_is_judged_as_ever(alike: list[Run]) -> None:
 
 def test_relative_rates_of_the_summary_are_those_of_each_machine(alike: list[Run]) -> None:
     runs = alike
-    (found,) = summarise(runs, base="base")
-    assert found.relative.cell("other", STEP).value == pytest.approx(0.7, abs=0.05)
-    assert found.relative.cell("base", STEP).value == pytest.approx(1.0)
+    (summary,) = summarise(runs, base="base")
+    assert summary.relative.cell("other", STEP).value == pytest.approx(0.7, abs=0.05)
+    assert summary.relative.cell("base", STEP).value == pytest.approx(1.0)
     # Rates are those of one machine: a middle of several means nothing.
     alone = [run for run in runs if run.machine == "db1"]
     (of_one,) = summarise(alone, base="base")
-    assert found.absolute == of_one.absolute
+    assert summary.absolute == of_one.absolute
 
 
 @pytest.mark.long

@@ -95,8 +95,8 @@ def test_the_role_that_is_furthest_behind_decides() -> None:
         "insert": role_record(rate=1000.0, target_rate=1000.0),
         "delete": role_record(rate=940.0, target_rate=1000.0),
     }
-    found = sla(roles)
-    assert (found.target_rate, found.background_rate, found.met) == (1000.0, 940.0, False)
+    outcome = sla(roles)
+    assert (outcome.target_rate, outcome.background_rate, outcome.met) == (1000.0, 940.0, False)
     del roles["delete"]
     assert sla(roles).met is True
     del roles["insert"]

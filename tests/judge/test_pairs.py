@@ -37,8 +37,8 @@ def taken(turns: TurnKind, *times: float, blocks: tuple[int, ...] = ()) -> Taken
 def test_slices_without_a_partner_are_left_out() -> None:
     for turns, expected in (("slices", ([100, 50], [50, 50])), ("frozen", ([2.0, 2.0], [1.0, 2.0]))):
         kind: TurnKind = "frozen" if turns == "frozen" else "slices"
-        found = pairs_of(taken(kind, 1.0, 2.0, 4.0), taken(kind, 2.0, 2.0))
-        assert found[:4] == (*expected, (), kind == "frozen")
+        pairs = pairs_of(taken(kind, 1.0, 2.0, 4.0), taken(kind, 2.0, 2.0))
+        assert pairs[:4] == (*expected, (), kind == "frozen")
 
 
 def test_blocks_are_counted_in_pairs_that_are_there() -> None:
@@ -79,17 +79,17 @@ def test_rounds_that_cannot_tell_how_long_they_waited_are_left_out_by_the_load()
 def test_both_kinds_agree_on_a_steady_difference() -> None:
     ours, theirs = [0.10, 0.11] * 20, [0.05, 0.055] * 20
     for kind in ("windows", "frozen"):
-        found = estimate(*pairs_of(taken(kind, *ours), taken(kind, *theirs)))
-        assert math.exp(found.log) == pytest.approx(2.0)
+        effect = estimate(*pairs_of(taken(kind, *ours), taken(kind, *theirs)))
+        assert math.exp(effect.log) == pytest.approx(2.0)
 
 
 def test_a_stall_counts_with_as_long_as_it_took() -> None:
     """The other does every tenth stretch in fifty times the time: 100 stretches take 10 s, and 59 s."""
     ours = [0.1 + n % 7 / 1000 for n in range(100)]
     theirs = [5.0 if n % 10 == 9 else 0.1 + n % 3 / 1000 for n in range(100)]
-    found = estimate(*pairs_of(taken("frozen", *ours), taken("frozen", *theirs)))
-    assert found.method == "time"
-    assert math.exp(found.log) == pytest.approx(10.3 / 59.0, rel=0.01)
+    effect = estimate(*pairs_of(taken("frozen", *ours), taken("frozen", *theirs)))
+    assert effect.method == "time"
+    assert math.exp(effect.log) == pytest.approx(10.3 / 59.0, rel=0.01)
     by_rate = estimate(*pairs_of(taken("windows", *ours), taken("windows", *theirs)))
     assert math.exp(by_rate.log) > 0.9, "as if it were a tenth of the time"
 
@@ -110,9 +110,9 @@ def test_the_same_work_is_judged_by_all_of_its_time() -> None:
     held = 0
     for _ in range(200):
         plain, storms = checkpoints(dice, 4, 0.1), checkpoints(dice, 4, 0.55)
-        found = compare(*pairs_of(plain, storms))
-        assert found.word == "slower"
-        held += found.low <= truth <= found.high
+        verdict = compare(*pairs_of(plain, storms))
+        assert verdict.word == "slower"
+        held += verdict.low <= truth <= verdict.high
     assert held >= 180, "95 % of 200 are 190"
 
 
@@ -127,23 +127,23 @@ def test_a_checkpoint_some_pairs_earlier_is_hardly_noise() -> None:
     """Each pair with one counts as a large difference by itself, and once more backwards."""
     dice = np.random.default_rng(5)
     pairs = pairs_of(*(checkpoints(dice, 16, 0.55, apart=2) for _ in range(2)))
-    found = estimate(*pairs)
+    effect = estimate(*pairs)
     ratios = np.array(pairs.other) / np.mean(pairs.other) - np.array(pairs.base) / np.mean(pairs.base)
-    assert found.standard_error < 0.7 * ratios.std() / math.sqrt(len(ratios))
-    assert found.freedom == 15, "a batch is a round"
+    assert effect.standard_error < 0.7 * ratios.std() / math.sqrt(len(ratios))
+    assert effect.freedom == 15, "a batch is a round"
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(0, 2**32 - 1))
 def test_the_error_of_the_same_work_is_known_from_the_second_pair_on(sizes: list[int], seed: int) -> None:
     dice = np.random.default_rng(seed)
     base, other = np.exp(0.1 * dice.standard_normal((2, sum(sizes))))
-    found, turned = (
+    effect, turned = (
         estimate(*sides, tuple(sizes), by_totals=True) for sides in ((base, other), (other, base))
     )
-    assert math.isfinite(found.standard_error) == (sum(sizes) > 1)
-    assert 0 <= found.freedom < sum(sizes)
-    assert turned.log == pytest.approx(-found.log)
-    assert turned.standard_error == pytest.approx(found.standard_error)
+    assert math.isfinite(effect.standard_error) == (sum(sizes) > 1)
+    assert 0 <= effect.freedom < sum(sizes)
+    assert turned.log == pytest.approx(-effect.log)
+    assert turned.standard_error == pytest.approx(effect.standard_error)
 
 
 def test_rounds_that_differ_by_chance_are_part_of_the_error() -> None:
@@ -153,8 +153,8 @@ def test_rounds_that_differ_by_chance_are_part_of_the_error() -> None:
     for _ in range(200):
         base, other = 0.1 * np.exp(0.07 * dice.standard_normal((2, 8, 50)))
         other *= np.exp(0.02 * dice.standard_normal((8, 1)))
-        found = compare(base.ravel(), other.ravel(), (50,) * 8, by_totals=True)
-        held += found.low <= 1 <= found.high
+        verdict = compare(base.ravel(), other.ravel(), (50,) * 8, by_totals=True)
+        held += verdict.low <= 1 <= verdict.high
     assert held >= 180, "95 % of 200 are 190"
 
 
@@ -167,15 +167,15 @@ def test_few_rounds_say_little_of_how_rounds_differ() -> None:
         base, other = 0.1 * np.exp(0.01 * dice.standard_normal((2, 4, 50)))
         other *= np.exp(0.02 * dice.standard_normal((4, 1)))
         assert estimate(base.ravel(), other.ravel(), (50,) * 4, by_totals=True).freedom == 3
-        found = compare(base.ravel(), other.ravel(), (50,) * 4, by_totals=True)
-        held += found.low <= 1 <= found.high
+        verdict = compare(base.ravel(), other.ravel(), (50,) * 4, by_totals=True)
+        held += verdict.low <= 1 <= verdict.high
     assert held >= 182, "95 % of 200 are 190"
 
 
 def test_repeats_stand_one_after_the_other() -> None:
-    one, two = Pairs([1.0, 2.0], [1.0, 1.0], (2,), True), Pairs([3.0], [4.0], (1,), True)
-    assert together([one, two]) == Pairs([1.0, 2.0, 3.0], [1.0, 1.0, 4.0], (2, 1), True)
-    assert together([one, Pairs([3.0], [4.0])]).blocks == ()
+    first, two = Pairs([1.0, 2.0], [1.0, 1.0], (2,), True), Pairs([3.0], [4.0], (1,), True)
+    assert together([first, two]) == Pairs([1.0, 2.0, 3.0], [1.0, 1.0, 4.0], (2, 1), True)
+    assert together([first, Pairs([3.0], [4.0])]).blocks == ()
 
 
 def test_servers_that_live_through_a_step_are_counted() -> None:

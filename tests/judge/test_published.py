@@ -112,10 +112,10 @@ def test_versions_that_stand_for_each_other() -> None:
 )
 def test_what_is_written_is_read(text: str, ratio: object, clients: int | None) -> None:
     assume(text.isprintable())
-    (one,) = read(written({**ROW, "source": text, "ratio": str(ratio), "clients": clients or ""}))
-    assert one.source == text and one.clients == clients
-    assert one.ratio.value == float(str(ratio))
-    assert one.ratio.high - one.ratio.low == pytest.approx(0.01)
+    (entry,) = read(written({**ROW, "source": text, "ratio": str(ratio), "clients": clients or ""}))
+    assert entry.source == text and entry.clients == clients
+    assert entry.ratio.value == float(str(ratio))
+    assert entry.ratio.high - entry.ratio.low == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(

@@ -65,18 +65,18 @@ def cause(base: float, new: float, forced: float, /, **more: Any) -> QueryCause:
 
 
 def test_the_planner_where_the_old_plan_is_as_fast_as_before() -> None:
-    found = cause(0.1, 0.31, 0.1)
-    assert found.word == "planner"
-    assert found.sentence.startswith(
+    query_cause = cause(0.1, 0.31, 0.1)
+    assert query_cause.word == "planner"
+    assert query_cause.sentence.startswith(
         "the planner: with the plan of pg13 (SET LOCAL enable_seqscan = off) pg17 is the same as pg13, "
     )
-    assert ", with its own plan 3.1" in found.sentence
+    assert ", with its own plan 3.1" in query_cause.sentence
 
 
 def test_the_executor_where_the_old_plan_is_no_faster() -> None:
-    found = cause(0.1, 0.2, 0.2)
-    assert found.word == "executor"
-    assert found.sentence.startswith("the executor, though the plan differs: with the plan of pg13")
+    query_cause = cause(0.1, 0.2, 0.2)
+    assert query_cause.word == "executor"
+    assert query_cause.sentence.startswith("the executor, though the plan differs: with the plan of pg13")
 
 
 def test_both_where_each_has_a_part() -> None:
@@ -85,16 +85,18 @@ def test_both_where_each_has_a_part() -> None:
 
 def test_not_known_where_the_turns_do_not_tell() -> None:
     few = {"base": turns(0.1, 2, seed=1), "forced": turns(0.15, 2, seed=2), "new": turns(0.2, 2, seed=3)}
-    found = cause(0.1, 0.2, 0.15, **few)
-    assert found.word == "unknown" and found.sentence.startswith("not known: with the plan of pg13")
+    query_cause = cause(0.1, 0.2, 0.15, **few)
+    assert query_cause.word == "unknown" and query_cause.sentence.startswith(
+        "not known: with the plan of pg13"
+    )
 
 
 def test_a_part_where_the_rest_is_not_known() -> None:
     """The new plan is much slower than the old one; the base differs too much between its turns."""
     wild = {"base": turns(0.1, 8, seed=1, scatter=0.7), "forced": turns(0.1, 8, seed=2)}
-    found = cause(0.1, 0.4, 0.1, **wild, new=turns(0.4, 8, seed=3))
-    assert found.word == "partly planner"
-    assert found.sentence.startswith("the planner, at least in part: ")
+    query_cause = cause(0.1, 0.4, 0.1, **wild, new=turns(0.4, 8, seed=3))
+    assert query_cause.word == "partly planner"
+    assert query_cause.sentence.startswith("the planner, at least in part: ")
 
 
 def test_a_remedy_with_the_old_plan_tells_more_of_the_planners_part() -> None:
@@ -111,24 +113,24 @@ def test_the_planner_of_a_query_that_became_faster() -> None:
 
 
 def test_a_missing_index_is_called_that() -> None:
-    found = cause(0.1, 1.0, 0.1, old_plan=("CREATE INDEX i ON t (a)",))
-    assert found.word == "schema"
-    assert found.sentence.startswith("the plan, for want of an index: ")
+    query_cause = cause(0.1, 1.0, 0.1, old_plan=("CREATE INDEX i ON t (a)",))
+    assert query_cause.word == "schema"
+    assert query_cause.sentence.startswith("the plan, for want of an index: ")
 
 
 def test_the_same_plan_is_the_executors() -> None:
-    found = cause(0.1, 0.131, 0.1, differences=(), old_plan=(), base=(), new=(), forced=())
-    assert found.word == "executor"
-    assert found.sentence.startswith("the executor: the same plan takes 1.31 (1.")
-    assert found.sentence.endswith(") times as long on pg17 as on pg13")
+    query_cause = cause(0.1, 0.131, 0.1, differences=(), old_plan=(), base=(), new=(), forced=())
+    assert query_cause.word == "executor"
+    assert query_cause.sentence.startswith("the executor: the same plan takes 1.31 (1.")
+    assert query_cause.sentence.endswith(") times as long on pg17 as on pg13")
 
 
 def test_the_time_to_plan_is_no_executors() -> None:
     same: dict[str, Any] = {"differences": (), "old_plan": (), "base": (), "new": (), "forced": ()}
-    found = cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 1.15))
-    assert found.word == "planning"
-    assert found.sentence.startswith("the time to plan it: the same plan takes 2.00 (")
-    assert found.sentence.endswith("; to plan it takes 0.200 ms on pg13, 1.15 ms on pg17")
+    query_cause = cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 1.15))
+    assert query_cause.word == "planning"
+    assert query_cause.sentence.startswith("the time to plan it: the same plan takes 2.00 (")
+    assert query_cause.sentence.endswith("; to plan it takes 0.200 ms on pg13, 1.15 ms on pg17")
     assert cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 0.7)).word == "executor and planning"
     assert cause(0.001, 0.002, 0.001, **same, planning_ms=(0.2, 0.25)).word == "executor"
     # On a busy machine turns take longer, and the protocol does not tell phases apart.
@@ -139,14 +141,17 @@ def test_the_time_to_plan_is_no_executors() -> None:
 
 
 def test_statistics_that_bring_the_old_plan_are_the_planners() -> None:
-    found = cause(0.1, 1.0, 0.1, old_plan=('CREATE STATISTICS "t_a_b" ON a, b FROM t', "ANALYZE t"))
-    assert found.word == "planner" and "ON a, b FROM t; ANALYZE t) pg17 is the same" in found.sentence
+    query_cause = cause(0.1, 1.0, 0.1, old_plan=('CREATE STATISTICS "t_a_b" ON a, b FROM t', "ANALYZE t"))
+    assert (
+        query_cause.word == "planner"
+        and "ON a, b FROM t; ANALYZE t) pg17 is the same" in query_cause.sentence
+    )
 
 
 def test_no_setting_brings_the_old_plan() -> None:
-    found = cause(0.1, 0.2, 0.1, old_plan=(), base=(), new=(), forced=(), asked=412)
-    assert found.word == "unknown"
-    assert found.sentence == (
+    query_cause = cause(0.1, 0.2, 0.1, old_plan=(), base=(), new=(), forced=(), asked=412)
+    assert query_cause.word == "unknown"
+    assert query_cause.sentence == (
         "not known: the plan differs (Index Scan by i on t → Seq Scan on t), and nothing tried brings "
         "the plan of pg13 (412 plans asked for)"
     )
@@ -183,23 +188,23 @@ def trial(kind: RemedyKind, without: float, with_it: float, **more: Any) -> Reme
 
 def test_the_simplest_of_the_best_remedies_is_named() -> None:
     trials = (trial("index", 1.0, 0.5), trial("setting", 1.0, 0.1), trial("analyze", 1.0, 0.105))
-    found = cause(0.1, 1.0, 0.1, remedies=trials)
-    assert found.remedy is not None and found.remedy.kind == "analyze"
-    assert found.advice.startswith("analyze it: the query takes 0.105 (0.10")
+    query_cause = cause(0.1, 1.0, 0.1, remedies=trials)
+    assert query_cause.remedy is not None and query_cause.remedy.kind == "analyze"
+    assert query_cause.advice.startswith("analyze it: the query takes 0.105 (0.10")
     assert best_trial(trials, 1.0, Criterion()) is trials[2]
 
 
 def test_what_is_not_proven_is_no_remedy() -> None:
     trials = (trial("index", 1.0, 1.0), trial("analyze", 1.0, 1.4))
-    found = cause(0.1, 1.0, 0.1, remedies=trials)
-    assert found.remedy is None and best_trial(trials, 1.0, Criterion()) is None
-    assert found.advice == "nothing proven (2 remedies tried)"
+    query_cause = cause(0.1, 1.0, 0.1, remedies=trials)
+    assert query_cause.remedy is None and best_trial(trials, 1.0, Criterion()) is None
+    assert query_cause.advice == "nothing proven (2 remedies tried)"
     assert best_trial((), 1.0, Criterion()) is None
 
 
 def test_a_remedy_among_many_needs_stronger_proof() -> None:
-    one = trial("index", 1.0, 0.7)
-    few = TrialTurns(name="q", without=one.turns.without[:3], with_it=one.turns.with_it[:3])
+    index_trial = trial("index", 1.0, 0.7)
+    few = TrialTurns(name="q", without=index_trial.turns.without[:3], with_it=index_trial.turns.with_it[:3])
     weak = RemedyTrial(kind="index", sql=("a",), turns=few)
     others = [
         RemedyTrial(kind="analyze", sql=(str(n),), turns=trial("analyze", 1, 1).turns) for n in range(40)
@@ -215,13 +220,18 @@ def test_a_query_written_in_another_way_is_named_on_one_line() -> None:
     how = ("WITH x AS MATERIALIZED (…)", "SET LOCAL jit = off")
     both = trial("rewrite", 1.0, 0.1).turns
     remedy = RemedyTrial(kind="rewrite", sql=("SET LOCAL jit = off", text), turns=both, plan_is_old=True)
-    found = cause(0.1, 1.0, 0.1, old_plan=how, remedies=(remedy,))
-    assert found.word == "planner" and "(WITH x AS MATERIALIZED (…); SET LOCAL jit = off)" in found.sentence
-    assert found.advice.startswith(
+    query_cause = cause(0.1, 1.0, 0.1, old_plan=how, remedies=(remedy,))
+    assert (
+        query_cause.word == "planner"
+        and "(WITH x AS MATERIALIZED (…); SET LOCAL jit = off)" in query_cause.sentence
+    )
+    assert query_cause.advice.startswith(
         "SET LOCAL jit = off; WITH x AS MATERIALIZED ( SELECT 1 ) SELECT * FROM x: the query takes 0.0"
     )
-    assert found.advice.endswith("; other queries: none sees it")
-    lines = remedies_as_sql([Explained("pg12", "q", "slower", Cell(None, ""), 0.95, found)]).splitlines()
+    assert query_cause.advice.endswith("; other queries: none sees it")
+    lines = remedies_as_sql(
+        [Explained("pg12", "q", "slower", Cell(None, ""), 0.95, query_cause)]
+    ).splitlines()
     assert lines[0] == "-- q on pg12, instead of the query"
     assert lines[1:] == ["SET LOCAL jit = off;", *f"{text};".splitlines()]
 
@@ -236,8 +246,8 @@ def test_its_effect_on_other_queries_is_told() -> None:
         TrialTurns(name="a", without=turns(1.0), with_it=turns(1.3, seed=2)),
         TrialTurns(name="b", without=turns(1.0), with_it=turns(1.0, seed=2)),
     )
-    found = cause(0.1, 1.0, 0.1, remedies=(trial("index", 1.0, 0.1, others=effects),))
-    assert "; other queries: 1 slower (a 1.3" in found.advice and ", 1 the same" in found.advice
+    query_cause = cause(0.1, 1.0, 0.1, remedies=(trial("index", 1.0, 0.1, others=effects),))
+    assert "; other queries: 1 slower (a 1.3" in query_cause.advice and ", 1 the same" in query_cause.advice
     setting = cause(0.1, 1.0, 0.1, remedies=(trial("setting", 1.0, 0.1),))
     assert setting.advice.endswith("; other queries: none sees it")
 
@@ -245,9 +255,9 @@ def test_its_effect_on_other_queries_is_told() -> None:
 def test_a_remedy_for_what_ran_into_its_limit() -> None:
     both = TrialTurns(name="q", with_it=turns(1.0, 3))
     ends = RemedyTrial(kind="analyze", sql=("ANALYZE t",), turns=both, limit_without=60.0)
-    found = cause(0.1, 1.0, 0.1, remedies=(ends,))
-    assert found.remedy is not None and found.remedy.at_most
-    assert "of its time at most" in found.advice
+    query_cause = cause(0.1, 1.0, 0.1, remedies=(ends,))
+    assert query_cause.remedy is not None and query_cause.remedy.at_most
+    assert "of its time at most" in query_cause.advice
     never = RemedyTrial(kind="analyze", sql=("x",), turns=TrialTurns(name="q"), limit_without=60.0)
     assert cause(0.1, 1.0, 0.1, remedies=(never,)).remedy is None
 
@@ -337,22 +347,25 @@ def test_wrong_estimates_name_their_columns() -> None:
 
 
 def test_an_early_end_spoils_what_streams_and_not_what_is_read_whole() -> None:
-    def told(kind: str, *below: Any, **more: Any) -> Any:
+    def executed(kind: str, *below: Any, **more: Any) -> Any:
         return node(kind, *below, Plan_Rows=9, Actual_Rows=5, Actual_Loops=1, **more)
 
     def titles(root: Any) -> list[str]:
-        return [one.title for one in executed_estimates(plan(root))]
+        return [estimate.title for estimate in executed_estimates(plan(root))]
 
-    scan = told("Seq Scan")
-    assert titles(told("Limit", scan)) == ["Limit"]
-    assert titles(told("Limit", told("Sort", scan))) == ["Limit", "Seq Scan"]
-    assert titles(told("Limit", told("Aggregate", scan, Strategy="Hashed"))) == ["Limit", "Seq Scan"]
-    assert titles(told("Limit", told("Aggregate", scan, Strategy="Sorted"))) == ["Limit"]
-    assert titles(told("Merge Join", told("Sort", scan), told("Index Scan"))) == ["Merge Join", "Seq Scan"]
+    scan = executed("Seq Scan")
+    assert titles(executed("Limit", scan)) == ["Limit"]
+    assert titles(executed("Limit", executed("Sort", scan))) == ["Limit", "Seq Scan"]
+    assert titles(executed("Limit", executed("Aggregate", scan, Strategy="Hashed"))) == ["Limit", "Seq Scan"]
+    assert titles(executed("Limit", executed("Aggregate", scan, Strategy="Sorted"))) == ["Limit"]
+    assert titles(executed("Merge Join", executed("Sort", scan), executed("Index Scan"))) == [
+        "Merge Join",
+        "Seq Scan",
+    ]
     empty = node("Hash", Plan_Rows=9, Actual_Rows=0, Actual_Loops=1)
-    assert titles(told("Hash Join", scan, empty)) == ["Hash Join", "Hash"]
-    assert titles(told("Hash Join", scan, told("Hash"))) == ["Hash Join", "Seq Scan", "Hash"]
-    assert titles(told("Nested Loop", scan, told("Index Scan"), Join_Type="Semi")) == [
+    assert titles(executed("Hash Join", scan, empty)) == ["Hash Join", "Hash"]
+    assert titles(executed("Hash Join", scan, executed("Hash"))) == ["Hash Join", "Seq Scan", "Hash"]
+    assert titles(executed("Nested Loop", scan, executed("Index Scan"), Join_Type="Semi")) == [
         "Nested Loop Semi",
         "Seq Scan",
     ]

@@ -22,11 +22,11 @@ def runs(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
         facts["recall"] = {
             "r95": {"target": 0.95, "recall": recall, "setting": "hnsw.ef_search", "value": 40, "k": 10}
         }
-    made = []
+    stored = []
     for repeat in range(1, 6):
         step = step_record("r95", rate=rate + repeat / 10, measured=True, roles={"query": role_record()})
-        made.append(stored_run(variant, repeat, step, facts=facts))
-    return tuple(made)
+        stored.append(stored_run(variant, repeat, step, facts=facts))
+    return tuple(stored)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def runs(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
     ],
 )
 def test_a_verdict_needs_equal_recall(ours: float | None, theirs: float | None, word: str) -> None:
-    (found,) = compare_all(Side("a", runs("a", 100, ours)), [Side("b", runs("b", 200, theirs))])
-    (step,) = found.steps
+    (comparison,) = compare_all(Side("a", runs("a", 100, ours)), [Side("b", runs("b", 200, theirs))])
+    (step,) = comparison.steps
     assert step.verdict.word == word
     if word == "unclear":
         assert step.verdict.aside
@@ -51,7 +51,7 @@ def test_a_verdict_needs_equal_recall(ours: float | None, theirs: float | None, 
 
 
 def test_turns_within_a_run_say_nothing_of_an_index_that_was_drawn_once() -> None:
-    def one(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
+    def runs_with(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
         (run, *_) = runs(variant, rate, recall)
         slices = tuple(Slice(pair=n, seconds=1.0, rate=rate + n / 100) for n in range(1, 60))
         record = structs.replace(
@@ -62,8 +62,10 @@ def test_turns_within_a_run_say_nothing_of_an_index_that_was_drawn_once() -> Non
         return (Run(run.folder, record),)
 
     def verdict(recall: float | None) -> tuple[str, str]:
-        (found,) = compare_all(Side("a", one("a", 100, recall)), [Side("b", one("b", 200, recall))])
-        return found.steps[0].evidence, found.steps[0].verdict.word
+        (comparison,) = compare_all(
+            Side("a", runs_with("a", 100, recall)), [Side("b", runs_with("b", 200, recall))]
+        )
+        return comparison.steps[0].evidence, comparison.steps[0].verdict.word
 
     assert verdict(None) == ("slices", "faster")
     assert verdict(0.95) == ("runs", "unclear")

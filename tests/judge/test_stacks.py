@@ -25,16 +25,16 @@ def test_what_is_no_stack_is_left_out() -> None:
 
 
 def test_shares_count_recursion_once() -> None:
-    own, total = shares({"postgres;main;f;g;f": 3, "postgres;main;g": 1})
-    assert own == {"f": 0.75, "g": 0.25}
+    own_shares, total = shares({"postgres;main;f;g;f": 3, "postgres;main;g": 1})
+    assert own_shares == {"f": 0.75, "g": 0.25}
     assert total == {"main": 1.0, "f": 0.75, "g": 1.0}
 
 
 @given(profiles)
 def test_own_shares_add_up(stacks: dict[str, int]) -> None:
-    own, total = shares(stacks)
-    assert sum(own.values()) == pytest.approx(1.0 if stacks else 0.0)
-    assert all(own[f] <= total[f] + 1e-9 for f in own)
+    own_shares, total = shares(stacks)
+    assert sum(own_shares.values()) == pytest.approx(1.0 if stacks else 0.0)
+    assert all(own_shares[f] <= total[f] + 1e-9 for f in own_shares)
 
 
 def test_stacks_without_any_weight_have_no_shares() -> None:
@@ -55,10 +55,10 @@ def _sampled(weights: dict[str, float], n: int, seed: int) -> Counter[str]:
 def test_a_change_is_found_and_its_size_is_right() -> None:
     base = _sampled({"a": 0.5, "b": 0.3, "c": 0.2}, 2000, 1)
     other = _sampled({"a": 0.4, "b": 0.3, "d": 0.3}, 2000, 2)
-    found = {m.function: m for m in moved(base, 2000, other, 2000)}
-    assert set(found) == {"a", "c", "d"}
-    assert found["d"].change == pytest.approx(0.3, abs=0.05)
-    assert found["c"].change < 0 and found["a"].change < 0
+    changes = {m.function: m for m in moved(base, 2000, other, 2000)}
+    assert set(changes) == {"a", "c", "d"}
+    assert changes["d"].change == pytest.approx(0.3, abs=0.05)
+    assert changes["c"].change < 0 and changes["a"].change < 0
 
 
 def test_two_profiles_of_the_same_server_hardly_ever_differ() -> None:

@@ -50,25 +50,25 @@ BASE = {"much": 0.010, "little": 0.0001, "steady": 0.005}
 
 
 def judged(base: Rounds, other: Rounds, *, watched: bool = False) -> dict[str, str]:
-    found = judge_statements(base, {"new": other}, watched=watched, criterion=FIVE_PER_CENT)["new"]
-    return {one.statement.text: one.verdict.word for one in found}
+    verdicts = judge_statements(base, {"new": other}, watched=watched, criterion=FIVE_PER_CENT)["new"]
+    return {statement.statement.text: statement.verdict.word for statement in verdicts}
 
 
 def test_the_slower_one_is_told_from_those_that_are_the_same() -> None:
     base = rounds(BASE, 12, seed=1)
-    found = judge_statements(
+    verdicts = judge_statements(
         base,
         {"new": rounds({**BASE, "little": 0.0004}, 12, seed=2)},
         watched=False,
         criterion=FIVE_PER_CENT,
     )["new"]
-    words = {one.statement.text: one.verdict.word for one in found}
+    words = {statement.statement.text: statement.verdict.word for statement in verdicts}
     assert words == {"much": "same", "little": "slower", "steady": "same"}
-    slow = next(one for one in found if one.statement.text == "little")
+    slow = next(statement for statement in verdicts if statement.statement.text == "little")
     assert 3.5 < slow.longer < 4.6 and slow.rounds == 12
     # By share of the time: what is little stays behind, whatever became of it.
-    assert [one.statement.text for one in found] == ["much", "steady", "little"]
-    assert abs(sum(one.base_share for one in found) - 1) < 1e-9
+    assert [statement.statement.text for statement in verdicts] == ["much", "steady", "little"]
+    assert abs(sum(statement.base_share for statement in verdicts) - 1) < 1e-9
 
 
 def test_one_round_proves_nothing_however_large_the_difference() -> None:
@@ -83,23 +83,23 @@ def test_one_round_proves_nothing_however_large_the_difference() -> None:
 def test_rounds_of_other_comparisons_are_no_pairs() -> None:
     base = rounds(BASE, 12, seed=1)
     other = {("d", *key[1:]): statements for key, statements in rounds(BASE, 12, seed=2).items()}
-    found = judge_statements(base, {"new": other}, watched=False)["new"]
-    assert {(one.verdict.word, one.rounds) for one in found} == {("unclear", 0)}
+    verdicts = judge_statements(base, {"new": other}, watched=False)["new"]
+    assert {(statement.verdict.word, statement.rounds) for statement in verdicts} == {("unclear", 0)}
 
 
 def test_a_statement_that_fails_on_one_side_is_not_faster() -> None:
     """Refusing it takes less time than doing it."""
     quick = rounds({**BASE, "much": 0.0001}, 12, seed=2)
     broken = {
-        key: {**own, named("much"): own[named("much")]._replace(errors=100)}
-        for key, own in rounds({**BASE, "much": 0.0001}, 12, seed=2).items()
+        key: {**statements, named("much"): statements[named("much")]._replace(errors=100)}
+        for key, statements in rounds({**BASE, "much": 0.0001}, 12, seed=2).items()
     }
     base = rounds(BASE, 12, seed=1)
     assert judged(base, quick)["much"] == "faster"
     (much,) = [
-        one
-        for one in judge_statements(base, {"new": broken}, watched=False)["new"]
-        if one.statement.text == "much"
+        statement
+        for statement in judge_statements(base, {"new": broken}, watched=False)["new"]
+        if statement.statement.text == "much"
     ]
     assert much.verdict.word == "unclear" and much.verdict.aside
     assert "failed 1,200 of 1,200 times" in much.verdict.reason
@@ -128,10 +128,10 @@ def test_measuring_goes_on_for_what_weighs_and_not_for_trifles() -> None:
     quiet, trifle = {"much": 0.01, "trifle": 0.00001}, named("trifle")
     base = {
         key: {
-            **own,
-            trifle: own[trifle]._replace(seconds=own[trifle].seconds * (4 if n % 2 else 0.25)),
+            **statements,
+            trifle: statements[trifle]._replace(seconds=statements[trifle].seconds * (4 if n % 2 else 0.25)),
         }
-        for n, (key, own) in enumerate(rounds(quiet, 30, seed=1, noise=0.01).items())
+        for n, (key, statements) in enumerate(rounds(quiet, 30, seed=1, noise=0.01).items())
     }
     other = rounds(quiet, 30, seed=2, noise=0.01)
     assert judged(base, other, watched=True)["trifle"] == "unclear"
@@ -147,17 +147,20 @@ def test_disturbed_rounds_are_in_no_figure() -> None:
     other = dict(rounds(BASE, 12, seed=2, noise=0.01))
     disturbed = {("c", 1, number) for number in (2, 3, 7)}
     for key in disturbed:
-        other[key] = {name: own._replace(seconds=own.seconds * 9) for name, own in other[key].items()}
-    found = judge_statements(
+        other[key] = {
+            name: executions._replace(seconds=executions.seconds * 9)
+            for name, executions in other[key].items()
+        }
+    verdicts = judge_statements(
         base, {"new": other}, watched=False, criterion=FIVE_PER_CENT, left_out={"new": disturbed}
     )
-    assert {one.verdict.word for one in found["new"]} == {"same"}
-    assert {one.rounds for one in found["new"]} == {9}
-    much = next(one for one in found["new"] if one.statement.text == "much")
+    assert {statement.verdict.word for statement in verdicts["new"]} == {"same"}
+    assert {statement.rounds for statement in verdicts["new"]} == {9}
+    much = next(statement for statement in verdicts["new"] if statement.statement.text == "much")
     assert much.other.calls == 900 and 0.0098 < much.other.mean < 0.0102
     # Where none would be left, figures are of all; whether they say something is for the step to tell.
     reason = "other programs used 71% of the CPUs, and more than 25% in 12 of 12 rounds"
-    found = judge_statements(
+    verdicts = judge_statements(
         base,
         {"new": other},
         watched=False,
@@ -165,8 +168,10 @@ def test_disturbed_rounds_are_in_no_figure() -> None:
         left_out={"new": other.keys()},
         disturbances={"new": reason},
     )
-    assert {(one.verdict.word, one.verdict.reason) for one in found["new"]} == {("unclear", reason)}
-    assert all(one.verdict.aside and one.rounds == 12 for one in found["new"])
+    assert {(statement.verdict.word, statement.verdict.reason) for statement in verdicts["new"]} == {
+        ("unclear", reason)
+    }
+    assert all(statement.verdict.aside and statement.rounds == 12 for statement in verdicts["new"])
 
 
 def test_what_disturbed_a_step_is_told_of_its_statements(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +189,10 @@ def test_what_disturbed_a_step_is_told_of_its_statements(monkeypatch: pytest.Mon
     monkeypatch.setattr(statements, "rounds_of", lambda measured: by_variant[measured[0].run.variant])
     for busy, words in ((3, {"same"}), (5, {"unclear"})):
         loads = [0.6] * busy + [0.0] * (8 - busy)
-        found = judge_measured(measured("old", *loads), {"new": measured("new", *[0.0] * 8)})["new"]
-        assert {one.verdict.word for one in found.statements} <= {*words, "unclear"}
-        assert found.left_out == busy
-        assert bool(found.disturbance) == (busy == 5)
-    assert {one.verdict.reason for one in found.statements} == {
+        step_verdicts = judge_measured(measured("old", *loads), {"new": measured("new", *[0.0] * 8)})["new"]
+        assert {statement.verdict.word for statement in step_verdicts.statements} <= {*words, "unclear"}
+        assert step_verdicts.left_out == busy
+        assert bool(step_verdicts.disturbance) == (busy == 5)
+    assert {statement.verdict.reason for statement in step_verdicts.statements} == {
         "other programs used 38% of the CPUs, and more than 25% in 5 of 8 rounds"
     }

@@ -75,8 +75,8 @@ def test_bands(relative: float, cls: str, between: bool) -> None:
 
 
 @given(st.floats(min_value=0.01, max_value=10), st.floats(min_value=0.01, max_value=10))
-def test_a_higher_rate_is_never_in_a_lower_class(one: float, two: float) -> None:
-    low, high = sorted((one, two))
+def test_a_higher_rate_is_never_in_a_lower_class(first: float, two: float) -> None:
+    low, high = sorted((first, two))
     assert CLASSES.index(classify(high)[0]) <= CLASSES.index(classify(low)[0])
 
 
@@ -94,8 +94,8 @@ def test_differences_leave_out_where_a_cluster_lives() -> None:
 def test_duplicates_of_the_base_and_of_each_other() -> None:
     again = overlay("again", wal_compression="lz4")
     once_more = overlay("once-more", wal_compression="lz4")
-    found = duplicates(BASE, [A1, A2, A4, again, once_more])
-    assert found == {"a4": None, "again": "a1", "once-more": "a1"}
+    originals = duplicates(BASE, [A1, A2, A4, again, once_more])
+    assert originals == {"a4": None, "again": "a1", "once-more": "a1"}
 
 
 def test_the_table() -> None:
@@ -197,5 +197,8 @@ def test_next_configs_without_and_with_one_winner() -> None:
     nothing = study(BASE, [A1], {"s": {"a1": RelativeRate(1.0)}})
     assert next_configs(["cached"], [A1], nothing.next) == [("cached",)]
     files = Overlay("a1", A1.settings, ("./overlays/a1.conf",))
-    one = study(BASE, [files], {"s": {"a1": RelativeRate(1.1)}})
-    assert next_configs(["cached"], [files], one.next) == [("cached",), ("cached", "./overlays/a1.conf")]
+    one_winner = study(BASE, [files], {"s": {"a1": RelativeRate(1.1)}})
+    assert next_configs(["cached"], [files], one_winner.next) == [
+        ("cached",),
+        ("cached", "./overlays/a1.conf"),
+    ]

@@ -41,10 +41,10 @@ def served(server: Server) -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
     folder.chmod(0o755)
     try:
-        with Cluster(server, Resolved("test", settings={"fsync": "off"}), folder / "c") as own:
-            own.create()
-            own.start()
-            yield own
+        with Cluster(server, Resolved("test", settings={"fsync": "off"}), folder / "c") as cluster:
+            cluster.create()
+            cluster.start()
+            yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -54,9 +54,9 @@ def recovering(kind: str) -> Step:
     return step_of(phases, kind)
 
 
-def contents(own: Cluster) -> tuple[int, int]:
+def contents(cluster: Cluster) -> tuple[int, int]:
     """Rows, and the sum of their ids."""
-    with own.connect() as session:
+    with cluster.connect() as session:
         row = session.execute("SELECT count(*), sum(id)::bigint FROM loads").fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
@@ -68,24 +68,24 @@ def contents(own: Cluster) -> tuple[int, int]:
 def test_every_round_replays_the_same_log(version: str, name: str) -> None:
     step = recovering(name)
     assert step.recovery is not None
-    with served(acquire(f"pg:{version}")) as own:
-        until(own, "postgres", Loads().phases(LoadsOptions(rows=ROWS, steps=(name,)), NEWEST), name)
-        before = contents(own)
-        with recoverable(step, own):
-            log = write_log(step, own, "postgres")
-            assert own.postmaster.pid is None and log.bytes > 100 * ROWS
+    with served(acquire(f"pg:{version}")) as cluster:
+        until(cluster, "postgres", Loads().phases(LoadsOptions(rows=ROWS, steps=(name,)), NEWEST), name)
+        before = contents(cluster)
+        with recoverable(step, cluster):
+            log = write_log(step, cluster, "postgres")
+            assert cluster.postmaster.pid is None and log.bytes > 100 * ROWS
             results = []
             for _ in range(2):
-                own.restore()
-                results.append(replay(step, 1, own, log))
+                cluster.restore()
+                results.append(replay(step, 1, cluster, log))
                 if name == "crash-recovery":
-                    after = contents(own)
-                    own.stop("fast")
+                    after = contents(cluster)
+                    cluster.stop("fast")
                 else:
-                    assert own.postmaster.pid is None
-        after = contents(own)
-        assert not own.data_folder.snapshot.exists()
-        with own.connect() as session:
+                    assert cluster.postmaster.pid is None
+        after = contents(cluster)
+        assert not cluster.data_folder.snapshot.exists()
+        with cluster.connect() as session:
             ended = session.execute("SELECT pg_is_in_recovery()").fetchone()
             assert ended == (False,)
             session.execute("DROP TABLE loads")
@@ -106,57 +106,57 @@ def test_every_round_replays_the_same_log(version: str, name: str) -> None:
 
 def test_a_log_that_cannot_be_written_or_replayed(pg17: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     step = recovering("crash-recovery")
-    with served(pg17) as own:
-        own.stop("fast")
-        own.data_folder.save()
+    with served(pg17) as cluster:
+        cluster.stop("fast")
+        cluster.data_folder.save()
         wrong = replace(step, recovery=Recovery("crash", ["INSERT INTO nowhere VALUES (1)"]))
         with pytest.raises(ServerError, match=r'crash-recovery: the log .* is not written: .*"nowhere"'):
-            write_log(wrong, own, "postgres")
-        assert own.postmaster.pid is None
+            write_log(wrong, cluster, "postgres")
+        assert cluster.postmaster.pid is None
         fine = Recovery("crash", ["CREATE TABLE t AS SELECT generate_series(1, 1000) g"])
-        own.restore()
-        log = write_log(replace(step, recovery=fine), own, "postgres")
-        own.restore()
+        cluster.restore()
+        log = write_log(replace(step, recovery=fine), cluster, "postgres")
+        cluster.restore()
         with pytest.raises(ServerError, match="after its recovery the server lacks changes"):
-            replay(replace(step, recovery=fine), 1, own, replace(log, end="FF/0"))
-        own.stop("immediate")
+            replay(replace(step, recovery=fine), 1, cluster, replace(log, end="FF/0"))
+        cluster.stop("immediate")
         monkeypatch.setattr(recovery, "REPLAY_SECONDS", 0.5)
         held = replace(step, recovery=replace(fine, kind="standby", changes=["CREATE TABLE u (i int)"]))
-        log = write_log(held, own, "postgres")
-        own.restore()
+        log = write_log(held, cluster, "postgres")
+        cluster.restore()
         with pytest.raises(ServerError, match=r"are not replayed in 0 s"):
-            replay(held, 1, own, replace(log, end="FF/0"))
-        own.stop("immediate")
-        own.log_file.unlink()
-        own.restore()
+            replay(held, 1, cluster, replace(log, end="FF/0"))
+        cluster.stop("immediate")
+        cluster.log_file.unlink()
+        cluster.restore()
         with pytest.raises(
             ServerError, match=r"crash-recovery: the replay cannot be followed: .*No such file"
         ):
-            replay(replace(step, recovery=fine), 1, own, log)
+            replay(replace(step, recovery=fine), 1, cluster, log)
 
 
 def test_a_standby_that_dies_while_it_replays(pg17: Server) -> None:
     step = recovering("standby-replay")
     held = replace(step, recovery=Recovery("standby", ["CREATE TABLE u (i int)"]))
-    with served(pg17) as own:
-        own.stop("fast")
-        own.save()
-        log = write_log(held, own, "postgres")
-        own.restore()
-        killer = threading.Thread(target=_end_when_following, args=[own])
+    with served(pg17) as cluster:
+        cluster.stop("fast")
+        cluster.save()
+        log = write_log(held, cluster, "postgres")
+        cluster.restore()
+        killer = threading.Thread(target=_end_when_following, args=[cluster])
         killer.start()
         with pytest.raises(ServerError, match="standby-replay: the replay cannot be followed: "):
-            replay(held, 1, own, replace(log, end="FF/0"))
+            replay(held, 1, cluster, replace(log, end="FF/0"))
         killer.join()
 
 
-def _end_when_following(own: Cluster) -> None:
+def _end_when_following(cluster: Cluster) -> None:
     """Quits the server once it has been given its log."""
-    log = own.data_folder.path / "pg_wal" / "held"
+    log = cluster.data_folder.path / "pg_wal" / "held"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (log.exists() and not list(log.glob("0*"))):
         time.sleep(0.01)
-    own.postmaster.quit()
+    cluster.postmaster.quit()
 
 
 @pytest.mark.parametrize("version", ["10", "18"])
@@ -227,11 +227,11 @@ def test_a_planted_difference_is_slower_or_unclear_and_never_faster(place: Path,
         assert abs(replayed[1] / replayed[0] - 1) < 0.05 and replayed[2] > 5 * replayed[0]
     for other, wrong in (("twin", {"slower", "faster"}), ("slow", {"faster"})):
         # The machine is not quiet: an interval of 99.9 %.
-        told = pgstrata("compare", "base", other, "--confidence", "0.999", "--format", "json")
-        (against,) = json.loads(told.stdout)
+        compared = pgstrata("compare", "base", other, "--confidence", "0.999", "--format", "json")
+        (against,) = json.loads(compared.stdout)
         words = {row["step"]: row["word"] for row in against["steps"]}
         assert set(words) == {"index", "crash-recovery", "standby-replay"}
-        assert not wrong & set(words.values()), (other, told.stdout)
+        assert not wrong & set(words.values()), (other, compared.stdout)
 
 
 @pytest.mark.program
@@ -245,11 +245,11 @@ def test_ctrl_c_leaves_nothing(place: Path, pgstrata: Program, name: str) -> Non
     running.wait_for_text(f"  {name}")
     time.sleep(2)
     running.process.send_signal(2)
-    assert running.end() == 130, running.said
+    assert running.end() == 130, running.printed
     assert not living_in(place)
     assert not [run for run in Results(place / "results").runs() if run.done]
     if list(data.iterdir()):  # files are not deleted within five seconds on a busy disk
-        assert "the next start removes what is left" in running.said
+        assert "the next start removes what is left" in running.printed
         again = pgstrata(
             "run", "pg:17", "--workload", "loads", "--data-dir", data, "--set", "rows=1000",
             "--set", "steps=analyze",
@@ -271,14 +271,14 @@ def test_what_recovery_does_not_go_with(place: Path, pgstrata: Program, variant:
         f'[[variants]]\nserver = "pg:17"\n{variant}\n[[workloads]]\nname = "loads"\n'
     )
     done = pgstrata("run", "c.toml")
-    said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == 2 and words in said and "Traceback" not in said
+    output = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2 and words in output and "Traceback" not in output
 
 
 def test_a_running_server_is_not_crashed(place: Path, pgstrata: Program, cluster: Cluster) -> None:
     done = pgstrata("run", f"dsn:{url(cluster)}", "--workload", "loads", "--scale", "quick")
-    said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == 2 and "crash-recovery would crash a running server (dsn:)" in said
+    output = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2 and "crash-recovery would crash a running server (dsn:)" in output
     done = pgstrata(
         "run", f"dsn:{url(cluster)}", "--workload", "loads", "--set", "rows=1000",
         "--set", "steps=copy index vacuum",

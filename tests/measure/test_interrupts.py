@@ -15,12 +15,12 @@ from pgstrata.measure.interrupt import Interrupted, Interrupts
 
 
 def test_a_signal_is_raised_where_it_arrives() -> None:
-    said: list[str] = []
-    with Interrupts(said.append), pytest.raises(Interrupted) as caught:
+    messages: list[str] = []
+    with Interrupts(messages.append), pytest.raises(Interrupted) as caught:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert caught.value.exit_code == 143
-    assert said
+    assert messages
 
 
 def test_ctrl_c_is_130() -> None:

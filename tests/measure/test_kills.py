@@ -40,8 +40,8 @@ SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))
 
 @pytest.fixture
 def room(place: Path) -> Iterator[Room]:
-    with Room(place) as one:
-        yield one
+    with Room(place) as new_room:
+        yield new_room
 
 
 def can_limit() -> bool:

@@ -102,7 +102,7 @@ def test_a_load_that_begins_in_the_middle_makes_no_difference(
             loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             os.sched_setaffinity(loop.pid, {cpu})
             loops.append(loop)
-        assert running.end() == 0, running.said
+        assert running.end() == 0, running.printed
     finally:
         for loop in loops:
             loop.kill()
@@ -123,5 +123,5 @@ def test_a_suspension_makes_no_difference(place: Path, pgstrata: Program, pg17: 
                 with suppress(psutil.Error):
                     process.send_signal(number)
             time.sleep(seconds)
-    assert running.end() == 0, running.said
+    assert running.end() == 0, running.printed
     assert words(place, pgstrata)[0] not in ("slower", "faster")

@@ -17,8 +17,8 @@ KEEP = "keep_loaded = true\n"
 
 @pytest.fixture
 def room(place: Path) -> Iterator[Room]:
-    with Room(place) as one:
-        yield one
+    with Room(place) as new_room:
+        yield new_room
 
 
 def campaign(room: Room, name: str, content: str) -> Path:
@@ -39,8 +39,8 @@ def test_data_is_loaded_once_for_repeats_and_for_a_later_comparison(room: Room, 
     compared = text(server, ["point-query"], seconds=1, more=KEEP)
     load = compared.partition("[[workloads]]")[2]
     single = f'data_dir = "data"\nservers = ["{server}"]\nrepeats = 2\n{KEEP}[[workloads]]{load}'
-    said = run(room, campaign(room, "first", single), "--dry-run")
-    assert "1 of 2 runs begin with data that is loaded and kept" in said
+    output = run(room, campaign(room, "first", single), "--dry-run")
+    assert "1 of 2 runs begin with data that is loaded and kept" in output
     run(room, campaign(room, "first", single), "--no-report")
     first, second = Results(room.results).runs()
     (key,) = kept(room)
@@ -48,18 +48,18 @@ def test_data_is_loaded_once_for_repeats_and_for_a_later_comparison(room: Room, 
     assert [step.name for step in first.steps][-1:] == [step.name for step in second.steps]
     assert second.steps[0].operations > 0
 
-    said = run(room, campaign(room, "later", compared), "--dry-run")
-    assert said.count("to do, data kept") == 2
+    output = run(room, campaign(room, "later", compared), "--dry-run")
+    assert output.count("to do, data kept") == 2
     assert "data kept" not in run(
         room, campaign(room, "more", compared.replace("rows = 500", "rows = 501")), "--dry-run"
     )
     run(room, campaign(room, "later", compared), "--no-report")
-    a, b = (made for made in Results(room.results).runs() if made.campaign == "later")
+    a, b = (stored_run for stored_run in Results(room.results).runs() if stored_run.campaign == "later")
     assert a.record.loaded == b.record.loaded == key
     assert [step.name for step in a.steps] == [step.name for step in b.steps] == ["point-query"]
     running = room.start("data", "list")
     assert running.wait(60) == 0
-    assert key[:8] in room.said
+    assert key[:8] in room.printed
     running = room.start("data", "remove", key[:8])
     assert running.wait(60) == 0
     assert kept(room) == []
@@ -73,6 +73,6 @@ def test_kill_9_while_data_is_kept_leaves_nothing_half(room: Room, pg17: Server)
     run(room, file, "--no-report")
     (key,) = kept(room)
     assert not key.startswith(".")
-    assert [made.record.loaded for made in Results(room.results).runs()] == [None]
+    assert [stored_run.record.loaded for stored_run in Results(room.results).runs()] == [None]
     run(room, file, "--no-report", "--fresh")
-    assert key in [made.record.loaded for made in Results(room.results).runs()]
+    assert key in [stored_run.record.loaded for stored_run in Results(room.results).runs()]

@@ -58,12 +58,14 @@ def explainer(cluster: Cluster, query: str) -> Iterator[Explainer]:
         yield Explainer(connection, query)
 
 
-def found(cluster: Cluster, query: str, wanted: Sequence[str], own: Sequence[str] = ()) -> OldPlan:
+def searched_plan(
+    cluster: Cluster, query: str, wanted: Sequence[str], own_settings: Sequence[str] = ()
+) -> OldPlan:
     """What a search finds under `own` settings for the plan that the server makes under `wanted` ones."""
     with explainer(cluster, query) as ask:
         plan = ask.plan(wanted)
         now = settings_of(ask.connection)
-        return find_old_plan(ask, detail(plan), plan, now, now, own)
+        return find_old_plan(ask, detail(plan), plan, now, now, own_settings)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def found(cluster: Cluster, query: str, wanted: Sequence[str], own: Sequence[str
 )
 def test_settings_bring_another_plan(cluster: Cluster, query: str, wanted: dict[str, str]) -> None:
     before = statements(wanted)
-    result = found(cluster, query, before)
+    result = searched_plan(cluster, query, before)
     assert result.settings is not None
     with explainer(cluster, query) as ask:
         assert ask.detail(statements(result.settings)) == ask.detail(before)
@@ -103,7 +105,7 @@ def test_a_setting_that_differs_between_servers_is_the_first_guess(cluster: Clus
 
 
 def test_nothing_is_needed_for_the_same_plan(cluster: Cluster) -> None:
-    result = found(cluster, JOIN, ())
+    result = searched_plan(cluster, JOIN, ())
     assert (result.settings, result.asked) == ({}, 1)
 
 
@@ -155,10 +157,10 @@ def test_compilation_is_found_and_switched_off() -> None:
         result = find_old_plan(ask, detail(plan), plan, old, new)
         assert result.settings == {"jit_above_cost": old["jit_above_cost"].value}
         executed = ask.executed(30)
-        found = candidates(
+        remedies = candidates(
             ask, executed, new, new, old_plan=None, indexes=(), same_plan=True, without=(), check=lambda: None
         )
-        assert [(one.kind, one.sql) for one in found] == [("jit", ("SET LOCAL jit = off",))]
+        assert [(remedy.kind, remedy.sql) for remedy in remedies] == [("jit", ("SET LOCAL jit = off",))]
         assert "JIT compilation" in [node.title for node in node_times(executed)]
 
 
@@ -208,9 +210,9 @@ def test_statistics_that_were_never_made_are_renewed(cluster: Cluster) -> None:
 def test_columns_that_are_wrong_together_get_statistics_together(cluster: Cluster) -> None:
     query = "SELECT sum(amount) FROM item JOIN part ON part.item = item.id WHERE item.a = 5 AND item.b = 5"
     with cluster.connect() as connection:
-        found = {one.kind: one for one in chosen(connection, query)}
-    assert "analyze" not in found, "new statistics of the same kind change nothing"
-    sql = found["statistics"].sql
+        by_kind = {remedy.kind: remedy for remedy in chosen(connection, query)}
+    assert "analyze" not in by_kind, "new statistics of the same kind change nothing"
+    sql = by_kind["statistics"].sql
     assert sql == ('CREATE STATISTICS "item_a_b" ON a, b FROM item', "ANALYZE item")
 
 
@@ -229,8 +231,10 @@ def test_memory_where_a_sort_has_spilled(cluster: Cluster) -> None:
 def test_settings_that_bring_the_old_plan_are_a_remedy(cluster: Cluster) -> None:
     with cluster.connect() as connection:
         connection.execute("SET enable_nestloop = off")
-        found = chosen(connection, JOIN, old_plan={"enable_nestloop": "on"})
-    assert [(one.kind, one.sql) for one in found] == [("setting", ("SET LOCAL enable_nestloop = on",))]
+        remedies = chosen(connection, JOIN, old_plan={"enable_nestloop": "on"})
+    assert [(remedy.kind, remedy.sql) for remedy in remedies] == [
+        ("setting", ("SET LOCAL enable_nestloop = on",))
+    ]
 
 
 def test_fewer_join_orders_where_planning_takes_long(cluster: Cluster) -> None:
@@ -241,11 +245,11 @@ def test_fewer_join_orders_where_planning_takes_long(cluster: Cluster) -> None:
         phases = [each.phases(30) or (0, 0) for each in (simple, joins)]
         assert phases[1][0] > phases[0][0] > 0 and phases[1][0] > phases[1][1] > 0
         assert Explainer(connection, "SELECT nothing").phases(30) is None
-        assert [one.sql for one in chosen(connection, query, same_plan=True)] == [both]
+        assert [remedy.sql for remedy in chosen(connection, query, same_plan=True)] == [both]
         old = settings_of(connection)
         connection.execute("SET join_collapse_limit = 12; SET work_mem = '5MB'")
-        found = [one.sql for one in chosen(connection, query, old, same_plan=True)]
-        assert found == [("SET LOCAL join_collapse_limit = 8",), ("SET LOCAL work_mem = 4096",)]
+        statements = [remedy.sql for remedy in chosen(connection, query, old, same_plan=True)]
+        assert statements == [("SET LOCAL join_collapse_limit = 8",), ("SET LOCAL work_mem = 4096",)]
         assert chosen(connection, KIND, same_plan=True) == []
 
 
@@ -260,9 +264,9 @@ def test_the_memory_of_the_old_server_is_tried_where_the_plan_differs(cluster: C
         assert theirs.detail() != detail(wanted)
         settings = find_old_plan(theirs, detail(wanted), wanted, before, now).settings
         assert settings is not None and "work_mem" not in settings
-        found = chosen(new, query, before, old_plan=settings)
-        assert ("SET LOCAL work_mem = 65536",) in [one.sql for one in found] or "memory" in [
-            one.kind for one in found
+        remedies = chosen(new, query, before, old_plan=settings)
+        assert ("SET LOCAL work_mem = 65536",) in [remedy.sql for remedy in remedies] or "memory" in [
+            remedy.kind for remedy in remedies
         ]
 
 
@@ -306,6 +310,6 @@ def test_sizes_are_restored_after_what_cannot_be_rolled_back(cluster: Cluster) -
 
 def test_distance_is_nothing_for_equal_plans_only(cluster: Cluster) -> None:
     with explainer(cluster, LARGE) as ask:
-        own, other = ask.detail() or (), ask.detail(["SET LOCAL enable_hashjoin = off"]) or ()
-    assert distance(own, own) == 0 < distance(own, other)
-    assert distance(own, [*own[1:], own[0]]) == 1
+        own_detail, other = ask.detail() or (), ask.detail(["SET LOCAL enable_hashjoin = off"]) or ()
+    assert distance(own_detail, own_detail) == 0 < distance(own_detail, other)
+    assert distance(own_detail, [*own_detail[1:], own_detail[0]]) == 1

@@ -75,7 +75,7 @@ def test_what_is_left_is_right_within_a_quarter_after_the_first_step_of_each_kin
             if at:
                 pace.step_begins(stage.step)
             if seen == kinds:
-                rest = sum(takes[number][at:]) + sum(sum(one) for one in takes[number + 1 :])
+                rest = sum(takes[number][at:]) + sum(sum(run_takes) for run_takes in takes[number + 1 :])
                 assert 0.75 * rest <= pace.left() <= 1.25 * rest
             clock.now += takes[number][at]
             seen.add(stage.kind)
@@ -166,8 +166,8 @@ def test_further_points_of_a_curve_are_a_stage_of_their_own(tmp_path: Path, cloc
         assert pace.left() == pytest.approx(further.seconds)
     pace.end()
     assert pace.left() == 0
-    said = "up to 3 steps may be added to 1 curve, where it is not known yet"
-    assert (further_line(without), further_line(planned)) == ("", said)
+    sentence = "up to 3 steps may be added to 1 curve, where it is not known yet"
+    assert (further_line(without), further_line(planned)) == ("", sentence)
 
 
 def test_without_turns_a_curve_has_no_further_points(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def has_counts(running: Running) -> bool:
 
 
 def printed(text: str) -> Callable[[Running], bool]:
-    return lambda running: text in running.said
+    return lambda running: text in running.printed
 
 
 PHASES: dict[str, Callable[[Running], bool]] = {
@@ -89,8 +89,8 @@ def seconds_to_end(
         if running.process.poll() is None:
             running.process.kill()
             running.process.wait()
-    assert code in (128 + sent, -sent, 0), running.said
-    assert "Traceback" not in running.said, running.said
+    assert code in (128 + sent, -sent, 0), running.printed
+    assert "Traceback" not in running.printed, running.printed
     until = time.monotonic() + 5
     while living_in(place) and time.monotonic() < until:
         time.sleep(0.05)

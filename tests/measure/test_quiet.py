@@ -23,20 +23,20 @@ def shares(*values: float) -> Callable[[float], float]:
 
 
 def test_it_begins_at_the_first_quiet_moment() -> None:
-    said: list[str] = []
-    assert QuietWait(600, said.append, shares(0.7, 0.4, 0.05)).wait(lambda: None)
-    assert said == ["waiting for a quiet moment: other programs use 70% (at most 10:00 min more)"]
+    messages: list[str] = []
+    assert QuietWait(600, messages.append, shares(0.7, 0.4, 0.05)).wait(lambda: None)
+    assert messages == ["waiting for a quiet moment: other programs use 70% (at most 10:00 min more)"]
 
 
 def test_nothing_is_said_where_it_is_quiet_or_not_asked_for() -> None:
-    said: list[str] = []
-    assert QuietWait(600, said.append, shares(0.02)).wait(lambda: None)
-    assert not QuietWait(0, said.append, shares(1.0)).wait(lambda: None)
-    assert said == []
+    messages: list[str] = []
+    assert QuietWait(600, messages.append, shares(0.02)).wait(lambda: None)
+    assert not QuietWait(0, messages.append, shares(1.0)).wait(lambda: None)
+    assert messages == []
 
 
 def test_the_time_is_that_of_all_runs_together() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     looks: list[float] = []
 
     def share(seconds: float) -> float:
@@ -44,9 +44,9 @@ def test_the_time_is_that_of_all_runs_together() -> None:
         time.sleep(2 * seconds)
         return 0.6
 
-    quiet = QuietWait(0.001, said.append, share)
+    quiet = QuietWait(0.001, messages.append, share)
     assert not quiet.wait(lambda: None)
-    assert said[-1].startswith("other programs still use 60% of the CPUs: measuring all the same")
+    assert messages[-1].startswith("other programs still use 60% of the CPUs: measuring all the same")
     assert not quiet.wait(lambda: None)
     assert looks == [0.001], "no longer than what is left, and not again"
 

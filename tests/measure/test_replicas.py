@@ -128,7 +128,7 @@ def test_a_replica_that_dies_fails_the_run_with_a_sentence_and_nothing_hangs(
 ) -> None:
     options = OPTIONS.replace("write_seconds = 3", "write_seconds = 300")
     running = Running(place, ["run", str(campaign(place, SYNC, options=options)), "--data-dir", str(place)])
-    running.wait_for(lambda: running.child("pgstrata-driver") and "update-index" in running.said)
+    running.wait_for(lambda: running.child("pgstrata-driver") and "update-index" in running.printed)
     (postmaster,) = [
         process
         for process in psutil.Process(running.process.pid).children()
@@ -136,7 +136,7 @@ def test_a_replica_that_dies_fails_the_run_with_a_sentence_and_nothing_hangs(
     ]
     os.kill(postmaster.pid, signal.SIGKILL)
     assert running.end() == 1
-    assert "the replica died" in running.said and "Traceback" not in running.said
+    assert "the replica died" in running.printed and "Traceback" not in running.printed
     (run,) = Results(place / "results").runs()
     assert run.record.status == "failed" and run.record.error
     assert run.record.error.message.startswith("the replica died")
@@ -208,7 +208,9 @@ def test_what_an_async_replica_has_left_to_do_is_not_done_in_the_slices_of_other
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
     slices = {run.variant: run.steps[-1].slices for run in Results(place / "results").runs()}
-    both = sorted((one.started or "", name, one.seconds) for name, own in slices.items() for one in own)
+    both = sorted(
+        (part.started or "", name, part.seconds) for name, parts in slices.items() for part in parts
+    )
     # Its last transaction is replayed so much later, and nobody begins before that.
     gaps = [
         datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0]) - timedelta(seconds=before[2])

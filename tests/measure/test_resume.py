@@ -20,8 +20,8 @@ SEQUENTIAL = ONE.replace("clients = [2]", "clients = [1, 2, 3]").replace("second
 
 @pytest.fixture
 def room(place: Path) -> Iterator[Room]:
-    with Room(place) as one:
-        yield one
+    with Room(place) as new_room:
+        yield new_room
 
 
 def spec(server: Server) -> str:
@@ -50,12 +50,12 @@ def whole(room: Room) -> list[Run]:
     runs = results.runs()
     assert results.broken == []
     assert list(room.results.rglob("*.kept")) == []
-    for made in runs:
-        names = [step.name for step in made.steps]
-        assert made.done
-        assert set(made.table("series")["run_id"]) == {made.run_id}
-        assert set(made.table("series")["step"]) == set(names) == set(made.histograms)
-        assert set(made.scripts) == set(names)
+    for stored_run in runs:
+        names = [step.name for step in stored_run.steps]
+        assert stored_run.done
+        assert set(stored_run.table("series")["run_id"]) == {stored_run.run_id}
+        assert set(stored_run.table("series")["step"]) == set(names) == set(stored_run.histograms)
+        assert set(stored_run.scripts) == set(names)
     return runs
 
 
@@ -64,8 +64,8 @@ def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
     file = write(room, interleaved(pg17))
     end_when(room, file, KILL, lambda: len(kept(room)) >= 4)
     moments = {path: path.stat().st_mtime_ns for path in kept(room)}
-    said = run(room, file, "--dry-run")
-    assert "kept: read-only=10, read-only=100; to do: point-query" in " ".join(said.split())
+    output = run(room, file, "--dry-run")
+    assert "kept: read-only=10, read-only=100; to do: point-query" in " ".join(output.split())
     # another length, another config: nothing of it counts
     other = write(room, interleaved(pg17, seconds=2))
     assert "kept, of attempt" not in run(room, other, "--dry-run")
@@ -74,14 +74,14 @@ def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
     run(room, write(room, interleaved(pg17)), "--no-report")
     a, b = whole(room)
     assert a.comparison == b.comparison
-    for made in (a, b):
-        measured = [step for step in made.steps if step.measured]
+    for stored_run in (a, b):
+        measured = [step for step in stored_run.steps if step.measured]
         assert [(step.name, step.attempt) for step in measured] == [
             ("read-only=10", 1),
             ("read-only=100", 1),
             ("point-query", 2),
         ]
-        first, second = made.record.attempts
+        first, second = stored_run.record.attempts
         assert first < measured[1].started < second < measured[2].started
         assert all(step.slices for step in measured)
 
@@ -90,14 +90,14 @@ def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
 def test_a_step_that_only_one_variant_has_is_measured_of_both(room: Room, pg17: Server) -> None:
     file = write(room, interleaved(pg17))
     end_when(room, file, TERM, lambda: len(kept(room)) >= 4)
-    assert "what is finished is kept" in room.said
+    assert "what is finished is kept" in room.printed
     last = max(room.results.glob("c/b/*/.1.kept/*.step"))
     data = bytearray(last.read_bytes())
     data[len(data) // 2] ^= 1
     last.write_bytes(data)
     run(room, file, "--no-report")
-    for made in whole(room):
-        attempts = {step.name: step.attempt for step in made.steps if step.measured}
+    for stored_run in whole(room):
+        attempts = {step.name: step.attempt for step in stored_run.steps if step.measured}
         assert attempts == {"read-only=10": 1, "read-only=100": 2, "point-query": 2}
 
 
@@ -106,19 +106,19 @@ def test_steps_that_read_are_kept_of_a_sequential_run(room: Room, pg17: Server) 
     file = write(room, SEQUENTIAL.format(server=spec(pg17)))
     end_when(room, file, KILL, lambda: len(kept(room)) >= 2)
     run(room, file)
-    (made,) = whole(room)
-    assert [step.attempt for step in made.steps if step.measured] == [1, 1, 2]
+    (stored_run,) = whole(room)
+    assert [step.attempt for step in stored_run.steps if step.measured] == [1, 1, 2]
     assert "2 attempts" in (room.results / "c.report" / "report.md").read_text()
 
 
 def test_the_plan_says_what_a_stop_would_lose(room: Room, pg17: Server) -> None:
-    said = run(
+    output = run(
         room,
         write(room, interleaved(pg17, steps=["point-query.pre", "update-index", "read-only=10"])),
         "--dry-run",
     )
-    assert "finished steps before update-index are kept" in " ".join(said.split())
-    assert said.count("not kept if the run is stopped") == 4
+    assert "finished steps before update-index are kept" in " ".join(output.split())
+    assert output.count("not kept if the run is stopped") == 4
     insert = room.place / "c.toml"
     insert.write_text(f'name = "c"\n[[variants]]\nserver = "{spec(pg17)}"\n[[workloads]]\nname = "insert"\n')
     assert "a run that is stopped begins anew: later steps read what l.i1 writes" in run(
@@ -131,13 +131,13 @@ def test_points_that_were_added_to_a_curve_are_kept(room: Room, pg17: Server) ->
     file = write_slots(room.place, spec(pg17), CURVE, AFTER)
     coarse = 2 * 3
     end_when(room, file, KILL, lambda: len(kept(room)) >= coarse + 2)
-    said = " ".join(run(room, file, "--dry-run").split())
-    assert "kept: sleep-c1, sleep-c2, sleep-c4, sleep-c3" in said
+    output = " ".join(run(room, file, "--dry-run").split())
+    assert "kept: sleep-c1, sleep-c2, sleep-c4, sleep-c3" in output
     run(room, file, "--no-report")
-    for made in whole(room):
-        attempts = {step.name: step.attempt for step in made.steps if step.measured}
+    for stored_run in whole(room):
+        attempts = {step.name: step.attempt for step in stored_run.steps if step.measured}
         points = [f"sleep-c{clients}" for clients in (1, 2, 4, 3)]
         assert [attempts[name] for name in points] == [1] * 4
         assert attempts["after"] == 2
-        orders = {step.name: step.order for step in made.steps if step.measured}
+        orders = {step.name: step.order for step in stored_run.steps if step.measured}
         assert orders["sleep-c3"] > orders["after"], "seeds of planned steps are those of a coarse grid"

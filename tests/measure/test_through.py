@@ -272,11 +272,11 @@ def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
     assert "default_pool_size = 21" in done.stderr
     # READ ONLY for a session, and whose session that is changes with each transaction.
     (place / "look.sql").write_text("SELECT 1;\n")
-    own = campaign(place, f'{through}pooler = {{ pool_mode = "transaction" }}')
-    workload = own.read_text().replace('"pgbench"', '"custom"').replace(OPTIONS, "LOOK")
+    own_file = campaign(place, f'{through}pooler = {{ pool_mode = "transaction" }}')
+    workload = own_file.read_text().replace('"pgbench"', '"custom"').replace(OPTIONS, "LOOK")
     look = 'steps = [{ scripts = ["look.sql"], clients = 1, reads_only = true, seconds = 1 }]'
-    own.write_text(workload.replace("LOOK", look))
-    done = pgstrata("run", own)
+    own_file.write_text(workload.replace("LOOK", look))
+    done = pgstrata("run", own_file)
     assert done.returncode == 2 and "begins each connection with statements of its own" in done.stderr
     version = find_through("pgbouncer", {})
     assert version
@@ -316,7 +316,7 @@ def test_a_pooler_that_dies_ends_the_run_with_its_name(place: Path, name: str, p
     pooler = running.wait_for(lambda: running.child(name))
     os.kill(pooler.pid, signal.SIGKILL)
     assert running.end() == 1
-    assert f"{name} died" in running.said and "Traceback" not in running.said
+    assert f"{name} died" in running.printed and "Traceback" not in running.printed
 
 
 def test_the_driver_goes_to_the_address_before_a_running_server(place: Path, pg17: Server) -> None:

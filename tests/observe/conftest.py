@@ -53,5 +53,5 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture
 def new_cluster(pg17: Server) -> Iterator[Cluster]:
     """One that the test may destroy."""
-    with running(pg17) as own:
-        yield own
+    with running(pg17) as cluster:
+        yield cluster

@@ -54,13 +54,13 @@ def test_dead_children_are_counted() -> None:
         begin = cpu.read()
         family.stdin.write("go\n")
         family.stdin.flush()
-        own, reaped = map(float, family.stdout.readline().split())
+        own_seconds, reaped = map(float, family.stdout.readline().split())
         end = cpu.read()
         assert reaped > 0.3
         assert reaped_seconds(family.pid) == pytest.approx(reaped, abs=3 * TICK)
         used = cpu.used(begin, end).total
         started = begin.total or 0.0  # the interpreter had started meanwhile
-        assert used == pytest.approx(own + reaped - started, abs=6 * TICK)
+        assert used == pytest.approx(own_seconds + reaped - started, abs=6 * TICK)
         family.stdin.write("end\n")
     assert cpu.read().total is None
     assert cpu_seconds(family.pid) is None

@@ -32,7 +32,7 @@ def meminfo(root: Path, **kilobytes: int) -> Path:
     return tree(root, proc__meminfo="\n".join(f"{k}:  {v} kB" for k, v in kilobytes.items()))
 
 
-def told(check: Check, state: str, *words: str) -> None:
+def check_tells(check: Check, state: str, *words: str) -> None:
     assert check.state == state, check
     for word in words:
         assert word in check.seen + check.fix
@@ -43,50 +43,52 @@ def told(check: Check, state: str, *words: str) -> None:
 
 
 def test_governor(tmp_path: Path) -> None:
-    told(doctor.governor(tmp_path), "ok", "does not control")
+    check_tells(doctor.governor(tmp_path), "ok", "does not control")
     place(tmp_path, {f"{CPU}/cpu{n}/cpufreq/scaling_governor": "performance" for n in range(3)})
-    told(doctor.governor(tmp_path), "ok", "performance")
+    check_tells(doctor.governor(tmp_path), "ok", "performance")
     place(tmp_path, {f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave"})
-    told(doctor.governor(tmp_path), "warn", "performance, powersave", "cpupower")
+    check_tells(doctor.governor(tmp_path), "warn", "performance, powersave", "cpupower")
 
 
 @pytest.mark.parametrize(
     ("file", "on", "off"), [("intel_pstate/no_turbo", "0", "1"), ("cpufreq/boost", "1", "0")]
 )
 def test_turbo(tmp_path: Path, file: str, on: str, off: str) -> None:
-    told(doctor.turbo(tmp_path), "unknown")
+    check_tells(doctor.turbo(tmp_path), "unknown")
     place(tmp_path, {f"{CPU}/{file}": on})
-    told(doctor.turbo(tmp_path), "warn", f"echo {off} > /{CPU}/{file}")
+    check_tells(doctor.turbo(tmp_path), "warn", f"echo {off} > /{CPU}/{file}")
     place(tmp_path, {f"{CPU}/{file}": off})
-    told(doctor.turbo(tmp_path), "ok")
+    check_tells(doctor.turbo(tmp_path), "ok")
 
 
 def test_huge_pages(tmp_path: Path) -> None:
     file = "sys/kernel/mm/transparent_hugepage/enabled"
-    told(doctor.huge_pages(tmp_path), "ok")
-    told(doctor.huge_pages(place(tmp_path, {file: "[always] madvise never"})), "warn", "madvise")
-    told(doctor.huge_pages(place(tmp_path, {file: "always [madvise] never"})), "ok", "madvise")
-    told(doctor.huge_pages(place(tmp_path, {file: "always madvise [never]"})), "ok", "never")
+    check_tells(doctor.huge_pages(tmp_path), "ok")
+    check_tells(doctor.huge_pages(place(tmp_path, {file: "[always] madvise never"})), "warn", "madvise")
+    check_tells(doctor.huge_pages(place(tmp_path, {file: "always [madvise] never"})), "ok", "madvise")
+    check_tells(doctor.huge_pages(place(tmp_path, {file: "always madvise [never]"})), "ok", "never")
 
 
 def test_swap(tmp_path: Path) -> None:
-    told(doctor.swap(tmp_path), "unknown")
-    told(doctor.swap(meminfo(tmp_path, SwapTotal=0, SwapFree=0)), "ok", "none")
-    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=2097152)), "warn", "2 GiB", "swapoff")
-    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=1048576)), "bad", "1 GiB of 2 GiB")
+    check_tells(doctor.swap(tmp_path), "unknown")
+    check_tells(doctor.swap(meminfo(tmp_path, SwapTotal=0, SwapFree=0)), "ok", "none")
+    check_tells(
+        doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=2097152)), "warn", "2 GiB", "swapoff"
+    )
+    check_tells(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=1048576)), "bad", "1 GiB of 2 GiB")
 
 
 def test_memory(tmp_path: Path) -> None:
-    told(doctor.memory(tmp_path), "unknown")
+    check_tells(doctor.memory(tmp_path), "unknown")
     gib = 1048576
-    told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=15 * gib)), "ok", "15 GiB")
-    told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=8 * gib)), "warn")
-    told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=gib)), "bad")
+    check_tells(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=15 * gib)), "ok", "15 GiB")
+    check_tells(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=8 * gib)), "warn")
+    check_tells(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=gib)), "bad")
 
 
 def test_disk_space(tmp_path: Path) -> None:
-    told(doctor.disk_space(tmp_path / "not/yet/there", 1), "ok", str(tmp_path))
-    told(doctor.disk_space(tmp_path, 1 << 62), "bad", "data_dir")
+    check_tells(doctor.disk_space(tmp_path / "not/yet/there", 1), "ok", str(tmp_path))
+    check_tells(doctor.disk_space(tmp_path, 1 << 62), "bad", "data_dir")
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,11 @@ def test_disk_space(tmp_path: Path) -> None:
 )
 def test_file_system(tmp_path: Path, fs: str, state: str) -> None:
     place(tmp_path, {"proc/self/mountinfo": f"1 0 0:9 / / rw - {fs} source rw"})
-    told(doctor.file_system(tmp_path / "new", tmp_path), state, fs, "data_dir")
+    check_tells(doctor.file_system(tmp_path / "new", tmp_path), state, fs, "data_dir")
 
 
 def test_file_system_on_a_disk(tmp_path: Path) -> None:
-    told(doctor.file_system(tmp_path, tmp_path), "unknown")
+    check_tells(doctor.file_system(tmp_path, tmp_path), "unknown")
     device = tmp_path.stat().st_dev
     number = f"{device >> 8 & 0xFFF}:{device & 0xFF}"
     place(
@@ -110,71 +112,71 @@ def test_file_system_on_a_disk(tmp_path: Path) -> None:
             f"sys/dev/block/{number}/uevent": "DEVNAME=sda1",
         },
     )
-    told(doctor.file_system(tmp_path, tmp_path), "ok", "xfs on sda1")
+    check_tells(doctor.file_system(tmp_path, tmp_path), "ok", "xfs on sda1")
 
 
 def test_steal(tmp_path: Path) -> None:
-    told(doctor.steal(tmp_path, 0), "unknown")
+    check_tells(doctor.steal(tmp_path, 0), "unknown")
     for stolen, state in ((0, "ok"), (20, "warn"), (100, "bad")):
         text = f"cpu  500 0 100 400 0 0 0 {stolen} 0 0\nctxt 1\nbtime 1"
         place(tmp_path, {"proc/stat": text, "proc/meminfo": "MemTotal: 1 kB"})
-        told(doctor.steal(tmp_path, 0), state)
+        check_tells(doctor.steal(tmp_path, 0), state)
 
 
 def test_load(tmp_path: Path) -> None:
-    told(doctor.load(tmp_path), "unknown")
+    check_tells(doctor.load(tmp_path), "unknown")
     cpus = machine.cpus()
     for share, state in ((0.0, "ok"), (0.3, "warn"), (2.0, "bad")):
         place(tmp_path, {"proc/loadavg": f"{share * cpus:.2f} 0.10 0.10 1/100 1000"})
-        told(doctor.load(tmp_path), state, f"{share * cpus:.2f}")
-    told(doctor.load(place(tmp_path, {"proc/loadavg": "rubbish"})), "unknown")
+        check_tells(doctor.load(tmp_path), state, f"{share * cpus:.2f}")
+    check_tells(doctor.load(place(tmp_path, {"proc/loadavg": "rubbish"})), "unknown")
 
 
 def test_clock_source(tmp_path: Path) -> None:
-    told(doctor.clock_source(tmp_path), "unknown")
+    check_tells(doctor.clock_source(tmp_path), "unknown")
     place(tmp_path, {f"{CLOCK}/current_clocksource": "tsc"})
-    told(doctor.clock_source(tmp_path), "ok", "tsc")
+    check_tells(doctor.clock_source(tmp_path), "ok", "tsc")
     place(
         tmp_path, {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "hpet acpi_pm"}
     )
-    told(doctor.clock_source(tmp_path), "warn", "hpet", "Boot")
+    check_tells(doctor.clock_source(tmp_path), "warn", "hpet", "Boot")
     place(tmp_path, {f"{CLOCK}/available_clocksource": "tsc hpet acpi_pm"})
-    told(doctor.clock_source(tmp_path), "warn", "echo tsc")
+    check_tells(doctor.clock_source(tmp_path), "warn", "echo tsc")
 
 
 def test_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
-    told(doctor.perf(tmp_path), "warn", "not installed", "linux-perf")
+    check_tells(doctor.perf(tmp_path), "warn", "not installed", "linux-perf")
     monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/perf")
-    told(doctor.perf(tmp_path), "warn", "CONFIG_PERF_EVENTS")
+    check_tells(doctor.perf(tmp_path), "warn", "CONFIG_PERF_EVENTS")
     place(tmp_path, {"proc/sys/kernel/perf_event_paranoid": "4"})
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    told(doctor.perf(tmp_path), "warn", "perf_event_paranoid = 4", "sysctl")
+    check_tells(doctor.perf(tmp_path), "warn", "perf_event_paranoid = 4", "sysctl")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    told(doctor.perf(tmp_path), "ok", "cpu-clock")
+    check_tells(doctor.perf(tmp_path), "ok", "cpu-clock")
     (tmp_path / "sys/bus/event_source/devices/cpu").mkdir(parents=True)
-    told(doctor.perf(tmp_path), "ok", "permitted, hardware counters")
-    told(doctor.perf(place(tmp_path, {"proc/sys/kernel/perf_event_paranoid": "x"})), "unknown")
+    check_tells(doctor.perf(tmp_path), "ok", "permitted, hardware counters")
+    check_tells(doctor.perf(place(tmp_path, {"proc/sys/kernel/perf_event_paranoid": "x"})), "unknown")
 
 
 def test_io_uring(tmp_path: Path) -> None:
-    told(doctor.io_uring(tmp_path, lambda: 0), "ok")
-    told(doctor.io_uring(tmp_path, lambda: errno.ENOSYS), "warn", "Linux 5.6")
-    told(doctor.io_uring(tmp_path, lambda: errno.EPERM), "warn", "seccomp")
+    check_tells(doctor.io_uring(tmp_path, lambda: 0), "ok")
+    check_tells(doctor.io_uring(tmp_path, lambda: errno.ENOSYS), "warn", "Linux 5.6")
+    check_tells(doctor.io_uring(tmp_path, lambda: errno.EPERM), "warn", "seccomp")
     place(tmp_path, {"proc/sys/kernel/io_uring_disabled": "2"})
-    told(doctor.io_uring(tmp_path, lambda: errno.EPERM), "warn", "io_uring_disabled = 2", "sysctl")
+    check_tells(doctor.io_uring(tmp_path, lambda: errno.EPERM), "warn", "io_uring_disabled = 2", "sysctl")
 
 
 def test_closed_network() -> None:
-    told(doctor.closed_network(lambda: "root"), "ok", "closed")
-    told(doctor.closed_network(lambda: None), "warn", "open", "CLONE_NEWNET")
+    check_tells(doctor.closed_network(lambda: "root"), "ok", "closed")
+    check_tells(doctor.closed_network(lambda: None), "warn", "open", "CLONE_NEWNET")
 
 
 @pytest.mark.parametrize(("mine", "state"), [(1, "bad"), (2, "warn"), (8, "ok")])
 def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(mine)))
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    told(doctor.cpu_count(), state, str(mine))
+    check_tells(doctor.cpu_count(), state, str(mine))
 
 
 @pytest.mark.program

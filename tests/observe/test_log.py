@@ -21,7 +21,7 @@ def line(second: float, text: str, pid: int = 42, zone: str = "UTC") -> bytes:
     return f"{stamp} {zone} [{pid}] LOG:  {text}\n".encode()
 
 
-def found(*lines: bytes, seconds: float = 30.0) -> list[LogEvent]:
+def events_of(*lines: bytes, seconds: float = 30.0) -> list[LogEvent]:
     return events(entries(b"".join(lines).splitlines(keepends=True)), T0, T0 + seconds)
 
 
@@ -73,7 +73,7 @@ ANALYZES = {
 @pytest.mark.parametrize("version", CHECKPOINTS)
 def test_every_format(version: str) -> None:
     starting, complete = CHECKPOINTS[version]
-    got = found(
+    got = events_of(
         line(1, starting),
         line(2.5, complete),
         line(10, VACUUMS[version], 7),
@@ -89,18 +89,18 @@ def test_every_format(version: str) -> None:
 
 
 def test_checkpoint_begun_before_the_log_in_view_starts_by_its_own_total() -> None:
-    (event,) = found(line(0.25, CHECKPOINTS["12"][1]))
+    (event,) = events_of(line(0.25, CHECKPOINTS["12"][1]))
     assert (event.second, event.until) == (-0.25, 0.25)
 
 
 def test_checkpoint_still_running() -> None:
-    (event,) = found(line(29, CHECKPOINTS["12"][0]))
+    (event,) = events_of(line(29, CHECKPOINTS["12"][0]))
     assert (event.second, event.until) == (29.0, None)
 
 
 def test_only_what_overlaps_the_step() -> None:
     assert (
-        found(
+        events_of(
             line(-5, CHECKPOINTS["12"][0]),
             line(-1, CHECKPOINTS["12"][1]),
             line(32, VACUUMS["12"]),
@@ -110,11 +110,11 @@ def test_only_what_overlaps_the_step() -> None:
         == []
     )
     # It ended just after the step, but most of it was inside.
-    assert [e.until for e in found(line(30.5, VACUUMS["12"]))] == [30.5]
+    assert [e.until for e in events_of(line(30.5, VACUUMS["12"]))] == [30.5]
 
 
 def test_lines_between_do_not_disturb() -> None:
-    got = found(
+    got = events_of(
         line(1, CHECKPOINTS["12"][0]),
         line(1.1, "duration: 5 ms  statement: select 1", 99),
         b"some library wrote to stderr\n",
@@ -132,7 +132,7 @@ def test_lines_between_do_not_disturb() -> None:
 
 
 def test_zone_that_is_not_utc_is_not_guessed() -> None:
-    assert found(line(1, CHECKPOINTS["12"][0], zone="CET")) == []
+    assert events_of(line(1, CHECKPOINTS["12"][0], zone="CET")) == []
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -167,12 +167,12 @@ def test_any_bytes(lines: list[bytes]) -> None:
 @given(st.text("0123456789", min_size=1, max_size=400))
 def test_absurd_numbers(digits: str) -> None:
     text = VACUUMS["18"].replace("0.75", f"{digits}.00")
-    for event in found(line(1, text)):
+    for event in events_of(line(1, text)):
         assert event.kind == "autovacuum"
         assert math.isfinite(float(str(event.second)))
-    for event in found(line(1, f"checkpoint complete: total={digits}.0 s")):
+    for event in events_of(line(1, f"checkpoint complete: total={digits}.0 s")):
         assert math.isfinite(float(str(event.second)))
-    found(b"2023-11-14 22:13:21.000 UTC [" + digits.encode() + b"] LOG:  checkpoint starting: time\n")
+    events_of(b"2023-11-14 22:13:21.000 UTC [" + digits.encode() + b"] LOG:  checkpoint starting: time\n")
 
 
 def test_seconds_between_two_messages_since_the_mark(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_no_log_upsets_the_seconds_between(
         file.write(
             b"\n" + line(1, "redo starts at 0/1") + b"".join(noise) + b"\n" + line(2, "redo done at 0/2")
         )
-    found = window.seconds_between("redo starts at", "redo done at")
-    assert found is not None and found >= 0
+    seconds = window.seconds_between("redo starts at", "redo done at")
+    assert seconds is not None and seconds >= 0
 
 
 def test_window_reads_only_its_part(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def reported(session: psycopg.Connection[Any], ended: int, data_dir: Path) -> No
 def test_every_numeric_column_of_every_view_there_is(session: psycopg.Connection[Any]) -> None:
     session.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE SCHEMA IF NOT EXISTS other;")
     session.execute("DROP TABLE IF EXISTS other.u; CREATE TABLE other.u (a int)")
-    found = postgres.counters(session, (*CLUSTER_VIEWS, *DATABASE_VIEWS), "pgstrata")
-    views = {name for name, _ in found}
+    counts = postgres.counters(session, (*CLUSTER_VIEWS, *DATABASE_VIEWS), "pgstrata")
+    views = {name for name, _ in counts}
     have = {
         row[0]
         for row in session.execute(
@@ -49,20 +49,20 @@ def test_every_numeric_column_of_every_view_there_is(session: psycopg.Connection
         ).fetchall()
     }
     assert views == {v.name for v in (*CLUSTER_VIEWS, *DATABASE_VIEWS)} & have
-    assert {o for v, o in found if v == "pg_stat_user_tables"} == {"t", "other.u"}
-    assert {o for v, o in found if v == "pg_stat_user_indexes"} == {"t_pkey"}
-    assert {o for v, o in found if v == "pg_stat_database"} <= {"pgstrata", "(shared)"}
+    assert {o for v, o in counts if v == "pg_stat_user_tables"} == {"t", "other.u"}
+    assert {o for v, o in counts if v == "pg_stat_user_indexes"} == {"t_pkey"}
+    assert {o for v, o in counts if v == "pg_stat_database"} <= {"pgstrata", "(shared)"}
     columns = (
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND atttypid::regtype::text"
         " IN ('bigint', 'integer', 'smallint', 'real', 'double precision', 'numeric')"
     )
     for view in views:
         expected = {row[0] for row in session.execute(columns, (view,)).fetchall()}
-        got = {counter for (v, _), values in found.items() if v == view for counter in values}
+        got = {counter for (v, _), values in counts.items() if v == view for counter in values}
         assert got <= expected
         assert got, view
-    assert "n_tup_ins" in found["pg_stat_user_tables", "t"]
-    assert not {"relid", "datid", "stats_reset", "last_vacuum"} & {c for v in found.values() for c in v}
+    assert "n_tup_ins" in counts["pg_stat_user_tables", "t"]
+    assert not {"relid", "datid", "stats_reset", "last_vacuum"} & {c for v in counts.values() for c in v}
 
 
 def test_wal_position_grows_by_what_is_written(session: psycopg.Connection[Any]) -> None:
@@ -140,9 +140,9 @@ def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster
         other.execute("INSERT INTO p SELECT i, 'x' FROM generate_series(0, 199) i")
         pid = other.info.backend_pid
     reported(session, pid, cluster.data_folder.path)
-    one = session.execute("SELECT sum(pg_table_size(t)) FROM unnest('{p1,p21}'::regclass[]) t").fetchone()
-    assert one is not None
-    assert postgres.table_sizes(session, ["p"])["p"].table_bytes == one[0]
+    row = session.execute("SELECT sum(pg_table_size(t)) FROM unnest('{p1,p21}'::regclass[]) t").fetchone()
+    assert row is not None
+    assert postgres.table_sizes(session, ["p"])["p"].table_bytes == row[0]
     described = postgres.describe(session, ["p"])["p"]
     assert described.rows_estimate == 200
     assert described.indexes == {"p_a": "CREATE INDEX p_a ON ONLY public.p USING btree (a)"}
@@ -193,8 +193,8 @@ def test_names_are_data(session: psycopg.Connection[Any]) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     session.execute(f"CREATE TABLE {quoted} (a int)".encode())
     assert list(postgres.describe(session, [quoted])) == [quoted]
-    found = postgres.counters(session, DATABASE_VIEWS, "pgstrata")
-    assert ("pg_stat_user_tables", name) in found
+    counts = postgres.counters(session, DATABASE_VIEWS, "pgstrata")
+    assert ("pg_stat_user_tables", name) in counts
 
 
 def test_folder_counts_blocks_and_survives_what_vanishes(tmp_path: Any) -> None:

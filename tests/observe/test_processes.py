@@ -46,24 +46,24 @@ def test_what_a_child_wrote_is_counted_and_what_others_did_is_not() -> None:
             writer.stdin.write("go\n")
             writer.stdin.flush()
             assert writer.stdout.readline() == "written\n"
-            found = totals(before, read_processes(writer.pid, []))
+            sums = totals(before, read_processes(writer.pid, []))
         finally:
             writer.stdin.close()
             writer.wait()
             writer.stdout.close()
-    written = found["write_bytes"]
+    written = sums["write_bytes"]
     assert written is not None
     # a page more for the file system's own; none where the folder is in memory
     assert written == 0 or 4 << 20 <= written < 5 << 20
-    assert found["context_switches"] is not None and found["context_switches"] >= 1
-    assert found["reads"] is None and found["writes"] is None
+    assert sums["context_switches"] is not None and sums["context_switches"] >= 1
+    assert sums["reads"] is None and sums["writes"] is None
 
 
 def test_processes_that_are_born_or_gone_in_between() -> None:
     before = ProcessReading({1: {"read_bytes": 100, "context_switches": 5}, 2: {"read_bytes": 7}})
     after = ProcessReading({1: {"read_bytes": 150, "context_switches": 9}, 3: {"read_bytes": 20}})
-    found = totals(before, after)
-    assert (found["read_bytes"], found["context_switches"], found["write_bytes"]) == (70, 4, None)
+    sums = totals(before, after)
+    assert (sums["read_bytes"], sums["context_switches"], sums["write_bytes"]) == (70, 4, None)
 
 
 @pytest.mark.program

@@ -97,7 +97,7 @@ def made_up_perf(folder: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "fix"),
+    ("output", "fix"),
     [
         ("Consider adjusting /proc/sys/kernel/perf_event_paranoid setting", "perf_event_paranoid"),
         ("WARNING: perf not found for kernel 6.1.0", "linux-tools"),
@@ -108,8 +108,8 @@ def made_up_perf(folder: Path, script: str) -> str:
         ("", "it said nothing"),
     ],
 )
-def test_perf_that_refuses(tmp_path: Path, said: str, fix: str) -> None:
-    perf = made_up_perf(tmp_path, f"echo '{said}' >&2; exit 1")
+def test_perf_that_refuses(tmp_path: Path, output: str, fix: str) -> None:
+    perf = made_up_perf(tmp_path, f"echo '{output}' >&2; exit 1")
     profiler = Profiler({"query": [os.getpid()]}, tmp_path / "out", SHORT, step_seconds=0, perf=perf)
     profiler.prepare()
     profiler.start()
@@ -119,7 +119,7 @@ def test_perf_that_refuses(tmp_path: Path, said: str, fix: str) -> None:
     assert profile.script is None
     assert fix in profile.note
     assert "\n" not in profile.note
-    assert fix in explain(said)
+    assert fix in explain(output)
 
 
 def test_perf_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_the_observer_calls_the_servers_own(session: Session) -> None:
 
 def test_the_statistics_of_a_server_are_read_past_it(session: Session) -> None:
     session.execute("SET search_path = public, pg_catalog")
-    columns = {(one.table, one.name): one for one in statistics.columns_of(session)}
+    columns = {(column.table, column.name): column for column in statistics.columns_of(session)}
     assert columns["t", "a"].visible and columns["t", "a"].keys
     assert called(session) == []
 

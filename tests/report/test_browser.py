@@ -116,8 +116,8 @@ def test_a_table_that_decides_is_sorted_by_its_heads_and_leaves_what_is_proven(t
     page.write_text(page.read_text().replace("</head>", '<script src="clicks.js"></script></head>'))
     done = browse(page, "--dump-dom")
     assert console(done) == []
-    (said,) = re.findall(r'data-said="([^"]*)"', done.stdout)
-    first, up, down, proven = said.split("; ")
+    (text,) = re.findall(r'data-said="([^"]*)"', done.stdout)
+    first, up, down, proven = text.split("; ")
     assert sorted(first.split()) == ["l.i1", "qp1000", "qr100"]
     assert up.split() == list(reversed(down.split()))
     assert "qr100" in down and "qr100" not in proven and len(proven.split()) == 2

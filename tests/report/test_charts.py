@@ -48,8 +48,8 @@ def test_gaps_stay_gaps() -> None:
 
 
 def test_text_in_charts_is_no_markup() -> None:
-    made = charts.trace("<b>x</b> & <a href='javascript:1'>", 0)
-    assert made["name"] == "&lt;b&gt;x&lt;/b&gt; &amp; &lt;a href='javascript:1'&gt;"
+    trace = charts.trace("<b>x</b> & <a href='javascript:1'>", 0)
+    assert trace["name"] == "&lt;b&gt;x&lt;/b&gt; &amp; &lt;a href='javascript:1'&gt;"
 
 
 def test_neighbours_never_look_alike() -> None:

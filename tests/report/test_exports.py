@@ -32,8 +32,8 @@ def test_negative_numbers_are_numbers() -> None:
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_any_text_comes_back_out_of_the_csv(texts: list[str]) -> None:
-    made = write_csv([table(*map(words, texts))])["t.csv"]
-    read = list(csv.reader(io.StringIO(made, newline="")))
+    sheet = write_csv([table(*map(words, texts))])["t.csv"]
+    read = list(csv.reader(io.StringIO(sheet, newline="")))
     assert len(read) == 2
     assert [cell.removeprefix("'") for cell in read[1][:-1]] == [text.removeprefix("'") for text in texts]
 
@@ -47,8 +47,8 @@ def test_tables_of_one_name_share_a_file_and_never_shift_columns() -> None:
 
 
 def test_marks_say_in_words_what_colours_say() -> None:
-    made = write_csv([table(Cell(1, "1", "missed"), Cell(2, "2", "bad"), Cell(None, "no data", "missing"))])
-    assert "c0: SLA missed; c1: bad; c2: no data" in made["t.csv"]
+    sheets = write_csv([table(Cell(1, "1", "missed"), Cell(2, "2", "bad"), Cell(None, "no data", "missing"))])
+    assert "c0: SLA missed; c1: bad; c2: no data" in sheets["t.csv"]
 
 
 @given(st.text())
@@ -66,5 +66,5 @@ def test_markdown_has_no_html_and_no_links_of_others() -> None:
 
 
 def test_a_log_cannot_close_its_fence() -> None:
-    made = fence("a\n````\n# heading").splitlines()
-    assert made[0] == "`````text" and made[-1] == "`````"
+    lines = fence("a\n````\n# heading").splitlines()
+    assert lines[0] == "`````text" and lines[-1] == "`````"

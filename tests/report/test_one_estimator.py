@@ -57,8 +57,8 @@ def _slices(root: Path, source: Path) -> None:
 def _repeats(root: Path, source: Path) -> None:
     """Rates of repeats whose medians are equal, though each pair of them says faster."""
     rates = {BASE: (1_200.0, 1_392.0, 1_395.0), OTHER: (1_392.0, 1_392.0, 1_700.0), THIRD: (900.0, 1e3, 2e3)}
-    for variant, own in rates.items():
-        for repeat, rate in enumerate(own, 1):
+    for variant, variant_rates in rates.items():
+        for repeat, rate in enumerate(variant_rates, 1):
 
             def change(step: StepRecord, rate: float = rate) -> StepRecord:
                 return structs.replace(step, rate=rate, measured=step.name in STEPS)
@@ -97,7 +97,7 @@ Figures = dict[tuple[str, str], tuple[float, float, float]]
 
 def _compared(written: Written, command: str) -> Figures:
     """(variant, step) → rate of the base, rate of the variant, ratio, as `compare` or `check` say them."""
-    found: Figures = {}
+    figures: Figures = {}
     for variant in (OTHER, THIRD):
         words = {
             "compare": ["compare", BASE, variant],
@@ -107,16 +107,16 @@ def _compared(written: Written, command: str) -> Figures:
         assert done.stdout.startswith("["), done.output
         (comparison,) = json.loads(done.stdout)
         for step in comparison["steps"]:
-            found[variant, step["step"]] = step["base_rate"], step["other_rate"], step["ratio"]
-    return found
+            figures[variant, step["step"]] = step["base_rate"], step["other_rate"], step["ratio"]
+    return figures
 
 
 def _machine_ratio(written: Written, variant: str, step: str) -> float:
     """Of the machine whose rates are shown, or of the only one."""
-    found = read_results(written.results)
-    (workload,) = found.workloads
+    results = read_results(written.results)
+    (workload,) = results.workloads
     of = next(s for s in workload.steps if s.name == step)
-    ratio = found.shown_ratio(of, variant)
+    ratio = results.shown_ratio(of, variant)
     assert ratio is not None
     return ratio
 
@@ -130,11 +130,11 @@ def test_the_estimators_disagree_in_what_is_tested(written: Written) -> None:
     """Else the other tests here show nothing: medians of whole steps have another ratio than the verdict."""
     if "machines" in written.results.parts[-2]:
         pytest.skip("here machines disagree")
-    found = read_results(written.results)
-    (step, *_) = (s for s in found.workloads[0].steps if s.name in STEPS)
-    own, base = (statistics.median(step.by_variant[v].rates) for v in (OTHER, BASE))
-    ratio = found.ratio(step, OTHER).value
-    assert ratio is not None and abs(own / base / ratio - 1) > 0.1
+    results = read_results(written.results)
+    (step, *_) = (s for s in results.workloads[0].steps if s.name in STEPS)
+    other, base = (statistics.median(step.by_variant[v].rates) for v in (OTHER, BASE))
+    ratio = results.ratio(step, OTHER).value
+    assert ratio is not None and abs(other / base / ratio - 1) > 0.1
 
 
 @pytest.mark.parametrize("command", ["compare", "check"])
@@ -179,10 +179,10 @@ def test_sentences_say_the_ratio_of_the_verdict(written: Written) -> None:
     assert rows
     for row in rows:
         ratio = _machine_ratio(written, row["variant"], row["step"])
-        found = re.search(r"([\d.]+) % (slower|faster)", row["sentence"])
-        assert found is not None
-        assert float(found[1]) == pytest.approx(abs(1 - ratio) * 100, rel=0.01)
-        assert found[2] == ("slower" if ratio < 1 else "faster")
+        match = re.search(r"([\d.]+) % (slower|faster)", row["sentence"])
+        assert match is not None
+        assert float(match[1]) == pytest.approx(abs(1 - ratio) * 100, rel=0.01)
+        assert match[2] == ("slower" if ratio < 1 else "faster")
 
 
 def test_the_terminal_says_what_the_page_says(written: Written) -> None:
@@ -196,10 +196,10 @@ def test_the_terminal_says_what_the_page_says(written: Written) -> None:
 
 
 def test_thresholds_colour_the_same_ratio(written: Written) -> None:
-    found = read_results(written.results, thresholds=THRESHOLDS)
-    (workload,) = found.workloads
+    results = read_results(written.results, thresholds=THRESHOLDS)
+    (workload,) = results.workloads
     for (variant, step), (_, _, ratio) in _compared(written, "compare").items():
-        cell = found.ratio(next(s for s in workload.steps if s.name == step), variant)
+        cell = results.ratio(next(s for s in workload.steps if s.name == step), variant)
         assert cell.value == pytest.approx(ratio)
         assert cell.mark == ("bad" if ratio <= 0.95 else "good" if ratio >= 1.05 else "even")
 

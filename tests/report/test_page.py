@@ -68,9 +68,9 @@ def test_colours_have_a_second_sign(comparison: Written) -> None:
     for table in comparison.page.tables:
         for cells in table.rows:
             for cell in cells:
-                if (said := mark(cell)) in ("good", "bad", "missed"):
-                    assert {"good": "▲", "bad": "▼", "missed": "✕"}[said] in cell.text
-                if said == "missing":
+                if (word := mark(cell)) in ("good", "bad", "missed"):
+                    assert {"good": "▲", "bad": "▼", "missed": "✕"}[word] in cell.text
+                if word == "missing":
                     assert cell.text.strip()
 
 
@@ -243,10 +243,10 @@ def test_the_csv_of_steps_names_them(comparison: Written) -> None:
 def test_markdown_has_the_same_numbers(comparison: Written) -> None:
     lines = comparison.report.markdown.read_text().splitlines()
     table = comparison.page.table("Rates: insert")
-    own = next(line for line in lines if line.startswith(f"| {FAST} |"))
+    line_of_fast = next(line for line in lines if line.startswith(f"| {FAST} |"))
     for cell in row(table.rows, FAST)[1:]:
         number = cell.text.replace("▲", "").replace("▼", "").split(",  ")[0].split(" ")[0]
-        assert number[:5] in own
+        assert number[:5] in line_of_fast
 
 
 def test_every_link_of_the_page_leads_somewhere(comparison: Written) -> None:
@@ -320,8 +320,8 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> PageReader:
 def test_no_name_becomes_markup(nasty: PageReader) -> None:
     assert "img" not in nasty.tags
     assert not any(name.startswith("on") for name, _ in nasty.attributes)
-    own = [s for s in nasty.scripts if s.get("type") != "application/json"]
-    assert len(own) == 2  # plotly and the page's own
+    scripts = [s for s in nasty.scripts if s.get("type") != "application/json"]
+    assert len(scripts) == 2  # plotly and the page's own
     assert nasty.headings[0] == NASTY
     assert "49" not in nasty.headings[0]
 

@@ -57,8 +57,8 @@ def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(compar
 def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path: Path) -> None:
     for variant, flags in (("pg10", "-O2"), ("pg11", "-Os"), ("pg12", "-Os")):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), build=f"'CFLAGS={flags}' '--with-icu'")
-    said = " ".join(shown(read_results(tmp_path)).split())
-    assert "pg11, pg12: compiled with -Os where pg10 has -O2" in said
+    text = " ".join(shown(read_results(tmp_path)).split())
+    assert "pg11, pg12: compiled with -Os where pg10 has -O2" in text
 
 
 def test_columns_of_numbers_end_where_their_heading_ends(single: Written) -> None:
@@ -81,8 +81,8 @@ def test_a_narrow_terminal_cuts_no_number(comparison: Written) -> None:
 def test_names_are_no_markup(comparison: Written, capsys: pytest.CaptureFixture[str]) -> None:
     print_summary(read_results(comparison.results))
     assert "insert" in capsys.readouterr().out
-    made = Table("t", "[red]T[/]", [Column("v", "[bold]V")], [Row([words("[link]x")])], "")
-    assert split(made, 100)[0][1][0].cells[0].text == "[link]x"
+    table = Table("t", "[red]T[/]", [Column("v", "[bold]V")], [Row([words("[link]x")])], "")
+    assert split(table, 100)[0][1][0].cells[0].text == "[link]x"
 
 
 @given(
@@ -93,15 +93,17 @@ def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width
     columns = [Column("variant", "V"), *(Column(f"c{i}", "x" * w) for i, w in enumerate(widths))]
     table = Table("t", "T", columns, [Row([words("a")] + [Cell(1, "1")] * len(widths))], "")
     parts = split(table, width)
-    assert [c.key for own, _ in parts for c in own[1:]] == [f"c{i}" for i in range(len(widths))]
-    for own, rows in parts:
-        assert own[0].key == "variant" and len(rows[0].cells) == len(own)
-        needed = sum(len(c.title) + 2 for c in own)
-        assert needed <= width + 2 or len(own) == 2
+    assert [c.key for part_columns, _ in parts for c in part_columns[1:]] == [
+        f"c{i}" for i in range(len(widths))
+    ]
+    for part_columns, rows in parts:
+        assert part_columns[0].key == "variant" and len(rows[0].cells) == len(part_columns)
+        needed = sum(len(c.title) + 2 for c in part_columns)
+        assert needed <= width + 2 or len(part_columns) == 2
 
 
 def test_with_thresholds_the_answer_says_how_much_of_it_is_proven(tmp_path: Path) -> None:
     for variant, speed in (("pg11", 1.0), ("pg12", 0.9)):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=3)
-    said = " ".join(shown(read_results(tmp_path, thresholds=THRESHOLDS)).split())
-    assert "pg12 slower at 10 (none proven) of 10 steps" in said
+    text = " ".join(shown(read_results(tmp_path, thresholds=THRESHOLDS)).split())
+    assert "pg12 slower at 10 (none proven) of 10 steps" in text

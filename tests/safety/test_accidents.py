@@ -53,7 +53,7 @@ def accidents(
         tally = study(room, commands, number, SEED, FACTOR, say, ledger)
     say(f"{len(tally.accidents)} accidents, {tally.late} too late, {len(tally.faults)} with faults")
     # Faults of earlier pieces failed these.
-    assert [str(one) for one in tally.accidents[earlier:] if one.faults] == []
+    assert [str(accident) for accident in tally.accidents[earlier:] if accident.faults] == []
 
 
 @pytest.mark.timeout(1200)

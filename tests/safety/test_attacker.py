@@ -51,7 +51,7 @@ def attack_commands(
     attack = Attack()
     roots = [str(room.place), "/tmp", "/var/tmp", "/dev/shm", "/run"]
     who = room.account.pw_name if room.account else "root"
-    mine = [one for one in ledger.before if one["account"] == who]
+    mine = [noted for noted in ledger.before if noted["account"] == who]
     for entry in mine:
         attack.take(entry["count"], [], entry["names"])
     done = {(entry["round"], entry["command"]) for entry in mine}
@@ -67,8 +67,8 @@ def attack_commands(
             this.names = set(attack.names)
             with attacked(room, this, command.name, [SECRET, PASSWORD], roots):
                 code = room.start(*command.arguments, **env).wait(600)
-            if code not in (0, 1, 2, 3, *command.codes) or "Traceback" in room.said:
-                this.faults.append(f"{command.name}: exit code {code}: {room.said[-1500:]}")
+            if code not in (0, 1, 2, 3, *command.codes) or "Traceback" in room.printed:
+                this.faults.append(f"{command.name}: exit code {code}: {room.printed[-1500:]}")
             attack.take(this.count, this.faults, sorted(this.names))
             ledger.add(
                 {

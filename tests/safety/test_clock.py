@@ -44,7 +44,7 @@ def jump(place: Path, campaign: str, offset: str, text: str) -> Running:
     running.wait_for(running.backend)
     time.sleep(0.7)
     (place / "clock").write_text(offset)
-    assert running.end() == 0, running.said
+    assert running.end() == 0, running.printed
     return running
 
 

@@ -60,12 +60,12 @@ def interrupt(
         others_busy = stack.enter_context(load(busy, BUSY))
         say(f"\nseed {SEED}")
         factor = 1 + (busy + lanes) / 2
-        found = study(rooms, others_busy, shop, number, SEED, say, factor, ledger)
-    say(found.table())
-    assert found.errors == []
+        tally = study(rooms, others_busy, shop, number, SEED, say, factor, ledger)
+    say(tally.table())
+    assert tally.errors == []
     # Faults of earlier pieces failed these.
-    assert [str(strike) for strike in found.strikes[earlier:] if strike.faults] == []
-    assert len(found.strikes) >= number or ledger.over()
+    assert [str(strike) for strike in tally.strikes[earlier:] if strike.faults] == []
+    assert len(tally.strikes) >= number or ledger.over()
 
 
 def test_every_command_of_the_program_is_studied(place: Path, pg17: Server) -> None:

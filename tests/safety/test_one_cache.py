@@ -27,8 +27,8 @@ def begin(room: Room, command: Command, number: int) -> tuple[subprocess.Popen[b
     """Starts the command with results and output of its own."""
     room.output = room.place / f"said-{number}"
     arguments = [word for word in command.arguments if word not in ("--results", "results")]
-    own = [] if command.name == "servers build" else ["--results", f"results/{number}"]
-    return room.start(*arguments, *own), room.output
+    results = [] if command.name == "servers build" else ["--results", f"results/{number}"]
+    return room.start(*arguments, *results), room.output
 
 
 def together(room: Room, command: Command, kill_after: float | None) -> list[str]:
@@ -41,9 +41,9 @@ def together(room: Room, command: Command, kill_after: float | None) -> list[str
     if kill_after is not None:
         time.sleep(kill_after)
         processes[0][0].send_signal(signal.SIGKILL)
-    for number, (process, said) in enumerate(processes):
+    for number, (process, output) in enumerate(processes):
         code = process.wait(600)
-        text = said.read_text()
+        text = output.read_text()
         if code not in command.codes and not (kill_after is not None and number == 0):
             faults.append(f"{command.name}, {number}: exit code {code}: {text[-600:]}")
         if "Traceback" in text or "defect" in text:
@@ -51,9 +51,9 @@ def together(room: Room, command: Command, kill_after: float | None) -> list[str
     if kill_after is not None:  # the next one on this cache finds what was left, and goes on
         # What was killed lies in its results folder until the next start there.
         was_killed = processes[0][0].returncode == -signal.SIGKILL
-        process, said = begin(room, command, 0 if was_killed else 2)
+        process, output = begin(room, command, 0 if was_killed else 2)
         if (code := process.wait(600)) not in command.codes:
-            faults.append(f"{command.name}, afterwards: exit code {code}: {said.read_text()[-600:]}")
+            faults.append(f"{command.name}, afterwards: exit code {code}: {output.read_text()[-600:]}")
     names = Counter(path.name for path in (room.cache / "servers").glob("built-*"))
     if command.name == "servers build" and list(names.values()) != [1]:
         faults.append(f"built {dict(names)}")

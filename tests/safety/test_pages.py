@@ -144,7 +144,7 @@ def reading(name: str, run: Path) -> list[str]:
 
 
 def steers(text: str) -> list[str]:
-    return sorted({repr(found) for found in NEVER.findall(text)})
+    return sorted({repr(match) for match in NEVER.findall(text)})
 
 
 @needs_browser
@@ -337,17 +337,18 @@ def test_pages_of_all_commands_run_nothing(
     with workshop(place, pg17) as shop, Room(place) as room:
         for name, arguments in hostile_shop(shop, pg17):
             code = room.start(*arguments).wait(1200)
-            said = (place / "said").read_text()
-            faults += [f"{name} prints {what}" for what in steers(said)]
-            if "Traceback" in said or "defect" in said or code == 2:
-                faults.append(f"{name}: exit code {code}: {said[-500:]}")
-            made = set(place.rglob("*.html")) - pages
-            for page in sorted(made):
+            output = (place / "said").read_text()
+            faults += [f"{name} prints {what}" for what in steers(output)]
+            if "Traceback" in output or "defect" in output or code == 2:
+                faults.append(f"{name}: exit code {code}: {output[-500:]}")
+            new_pages = set(place.rglob("*.html")) - pages
+            for page in sorted(new_pages):
                 faults += [f"{name}: {fault}" for fault in check_page(page, place / "net.json")]
-            pages |= made
+            pages |= new_pages
             with capsys.disabled():
                 print(
-                    f"{name}: exit code {code}, {len(made)} pages, {len(faults)} faults until now", flush=True
+                    f"{name}: exit code {code}, {len(new_pages)} pages, {len(faults)} faults until now",
+                    flush=True,
                 )
     assert faults == []
     assert len(pages) > 8

@@ -107,6 +107,6 @@ def test_a_server_starts_whatever_it_calls_itself(pg17: Server) -> None:
 def test_a_running_server_is_asked_when_it_is_found(pg12: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(pg12) as cluster:
         monkeypatch.setattr(psycopg.ConnectionInfo, "server_version", property(lambda info: 90000))
-        found = acquire(f"dsn:host={cluster.socket_dir} port={cluster.port} user=postgres dbname=postgres")
-        assert found.version_num == 90000
-        assert found.features.has(Feature.PARTITIONED_FOREIGN_KEYS) and found.programs is None
+        server = acquire(f"dsn:host={cluster.socket_dir} port={cluster.port} user=postgres dbname=postgres")
+        assert server.version_num == 90000
+        assert server.features.has(Feature.PARTITIONED_FOREIGN_KEYS) and server.programs is None

@@ -34,14 +34,14 @@ def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_tree_becomes_a_server_once(place: Path) -> None:
     tree = tree_of_folder(small_tree(place / "pg"))
-    said: list[str] = []
+    messages: list[str] = []
     seen: list[BuildProgress] = []
-    first = build(tree, SHIPPED["o2"], say=said.append, progress=seen.append)
+    first = build(tree, SHIPPED["o2"], say=messages.append, progress=seen.append)
     assert (first.bin_dir / "postgres").is_file()
     assert [p.stage for p in seen][:3] == ["source", "configure", "compile"]
     assert any(p.now == "main.c" and p.done == 1 for p in seen)
-    assert build(tree, SHIPPED["o2"], say=said.append) == first
-    assert len([text for text in said if text.startswith("building")]) == 1
+    assert build(tree, SHIPPED["o2"], say=messages.append) == first
+    assert len([text for text in messages if text.startswith("building")]) == 1
     (kept,) = built()
     assert kept.record == first.record and kept.record.cflags == "-O2 -g"
     assert not list((place / "cache/building").iterdir())
@@ -71,8 +71,8 @@ def test_two_trees_are_configured_by_the_same_words(place: Path) -> None:
         for n in (0, 1)
     )
     assert first.folder != second.folder
-    said = [subprocess.run([s.bin_dir / "postgres"], capture_output=True).stdout for s in (first, second)]
-    assert b"--prefix=" in said[0] and said[0] == said[1]
+    outputs = [subprocess.run([s.bin_dir / "postgres"], capture_output=True).stdout for s in (first, second)]
+    assert b"--prefix=" in outputs[0] and outputs[0] == outputs[1]
 
 
 def test_the_users_tree_is_never_written_to(place: Path) -> None:
@@ -119,17 +119,17 @@ def test_a_patch_that_does_not_apply_says_where(place: Path, text: str, what: st
 def test_a_failed_build_is_remembered_until_it_is_asked_for_again(place: Path) -> None:
     folder = small_tree(place / "pg", main="int main(void) { return missing; }\n")
     tree = tree_of_folder(folder)
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(BuildError) as caught:
-        build(tree, SHIPPED["o2"], say=said.append)
+        build(tree, SHIPPED["o2"], say=messages.append)
     assert "main.c:1" in caught.value.message and "missing" in caught.value.log_end
     with pytest.raises(BuildError, match="did not build on") as again:
-        build(tree, SHIPPED["o2"], say=said.append)
+        build(tree, SHIPPED["o2"], say=messages.append)
     assert "main.c:1" in again.value.message and "missing" in again.value.log_end
-    assert len(said) == 1
+    assert len(messages) == 1
     with pytest.raises(BuildError, match="make all"):
-        build(tree, SHIPPED["o2"], say=said.append, again=True)
-    assert len(said) == 2
+        build(tree, SHIPPED["o2"], say=messages.append, again=True)
+    assert len(messages) == 2
     (failed,) = failures()
     assert failed["version"] == "17.5"
 
@@ -266,18 +266,18 @@ def test_after_kill_9_nothing_runs_and_the_next_one_clears_up(place: Path, next_
     if next_one == "build":
         build(tree_of_folder(folder), SHIPPED["o2"])
     else:
-        (said,) = clear_builds()
-        assert said.startswith("an unfinished build, ")
+        (message,) = clear_builds()
+        assert message.startswith("an unfinished build, ")
     assert not list((place / "cache/building").iterdir())
 
 
 def test_two_builds_of_the_same_thing_at_once_are_one(place: Path) -> None:
     small_tree(place / "pg", configure="#!/bin/sh\nsleep 1\n" + CONFIGURE[10:])
     both = [in_another(place) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
+    outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert len({text.splitlines()[-1] for text in said}) == 1
-    assert sum("building src17.5" in text for text in said) == 1
+    assert len({text.splitlines()[-1] for text in outputs}) == 1
+    assert sum("building src17.5" in text for text in outputs) == 1
 
 
 def test_a_folder_to_build_in_that_others_can_write_to_is_refused(place: Path) -> None:
@@ -325,13 +325,13 @@ def test_what_was_compiled_once_is_not_compiled_again(place: Path, monkeypatch: 
     first = build(tree_of_folder(folder), SHIPPED["o2"])
     (folder / "README").write_text("another tree, the same program\n")
     second = build(tree_of_folder(folder), SHIPPED["o2"])
-    told = subprocess.run(
+    words = subprocess.run(
         ["ccache", "--print-stats"],
         env={**os.environ, "CCACHE_DIR": str(place / "cache/ccache")},
         capture_output=True,
         text=True,
     ).stdout.split()
-    counted = dict(zip(told[::2], told[1::2], strict=True))
+    counted = dict(zip(words[::2], words[1::2], strict=True))
     hits = int(counted["direct_cache_hit"]) + int(counted["preprocessed_cache_hit"])
     assert second.key != first.key and hits == int(counted["cache_miss"]) == 1
     assert first.configured == second.configured and "ccache" not in first.configured

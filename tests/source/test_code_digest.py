@@ -28,9 +28,9 @@ def built(folder: Path, name: str, source: str = MAIN, conf: str = "a = 1\n") ->
 
 
 def test_comments_and_the_folder_are_no_part(tmp_path: Path) -> None:
-    one = code_digest(built(tmp_path, "built-" + "a" * 24))
+    first = code_digest(built(tmp_path, "built-" + "a" * 24))
     two = code_digest(built(tmp_path, "built-" + "b" * 24, MAIN + "/* once more */\n"))
-    assert one == two and len(one) == 64
+    assert first == two and len(first) == 64
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_comments_and_the_folder_are_no_part(tmp_path: Path) -> None:
     ],
 )
 def test_code_constants_and_catalogs_are(tmp_path: Path, source: str, conf: str) -> None:
-    one = code_digest(built(tmp_path, "built-" + "a" * 24))
-    assert code_digest(built(tmp_path, "built-" + "b" * 24, source, conf)) != one
+    first = code_digest(built(tmp_path, "built-" + "a" * 24))
+    assert code_digest(built(tmp_path, "built-" + "b" * 24, source, conf)) != first
 
 
 def test_a_server_that_cannot_be_read_is_the_same_as_none(tmp_path: Path) -> None:

@@ -54,19 +54,19 @@ def test_what_is_compiled_or_installed_is_code(path: str) -> None:
 def test_commits_are_idle_by_all_of_their_files(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     first = git(repo, "rev-parse", "HEAD")
-    found = []
+    commits = []
     for files in (["doc/a.sgml"], ["doc/b.sgml", "src/x.c"], ["src/test/é\n.sql"], []):
         for name in files:
             (repo / name).parent.mkdir(parents=True, exist_ok=True)
             (repo / name).write_text("x")
-        found.append(commit(repo, "a change"))
+        commits.append(commit(repo, "a change"))
     git(repo, "checkout", "-q", "-b", "side")
     (repo / "src/y.c").write_text("x")
     commit(repo, "code on a branch")
     git(repo, "checkout", "-q", "main")
     (repo / "doc/c.sgml").write_text("x")
-    found.append(commit(repo, "more documentation"))
+    commits.append(commit(repo, "more documentation"))
     git(repo, "merge", "-q", "--no-ff", "-m", "a merge with code", "side")
-    found.append(git(repo, "rev-parse", "HEAD"))
-    idle = idle_commits(repo, first, found[-1])
-    assert [commit_ in idle for commit_ in found] == [True, False, True, True, True, False]
+    commits.append(git(repo, "rev-parse", "HEAD"))
+    idle = idle_commits(repo, first, commits[-1])
+    assert [commit_ in idle for commit_ in commits] == [True, False, True, True, True, False]

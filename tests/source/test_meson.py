@@ -46,18 +46,18 @@ def tree(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_tree_becomes_a_server_by_meson_too(tree: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in tree.rglob("*")}
-    made = build(tree_of_folder(tree), Build(system="meson"))
-    assert subprocess.run([made.bin_dir / "postgres"], capture_output=True).stdout.startswith(b"postgres (")
-    assert sorted(p.name for p in made.bin_dir.iterdir()) == ["initdb", "postgres"]
-    assert made.record.system == "meson" and made.record.cflags == "-O2 -g"
+    built = build(tree_of_folder(tree), Build(system="meson"))
+    assert subprocess.run([built.bin_dir / "postgres"], capture_output=True).stdout.startswith(b"postgres (")
+    assert sorted(p.name for p in built.bin_dir.iterdir()) == ["initdb", "postgres"]
+    assert built.record.system == "meson" and built.record.cflags == "-O2 -g"
     assert {p: p.stat().st_mtime_ns for p in tree.rglob("*")} == before
-    assert build(tree_of_folder(tree), SHIPPED["o2"]).key != made.key
+    assert build(tree_of_folder(tree), SHIPPED["o2"]).key != built.key
 
 
 def test_options_that_only_meson_has_choose_it(tree: Path) -> None:
-    made = build(tree_of_folder(tree), Build(meson=("-Dlz4=disabled",)))
-    assert made.record.system == "meson" and "'-Dlz4=disabled'" in made.configured
-    assert "'-Db_staticpic=true'" in made.configured, "what meson takes for granted and autoconf does not"
+    built = build(tree_of_folder(tree), Build(meson=("-Dlz4=disabled",)))
+    assert built.record.system == "meson" and "'-Dlz4=disabled'" in built.configured
+    assert "'-Db_staticpic=true'" in built.configured, "what meson takes for granted and autoconf does not"
     alike = build(tree_of_folder(tree), Build(meson=("-Db_staticpic=false",)))
     assert "staticpic=false" in alike.configured and "staticpic=true" not in alike.configured
     both = build(tree_of_folder(tree), SHIPPED["debug-asserts"])
@@ -93,13 +93,13 @@ def test_where_a_server_looks_for_its_files_is_told_by_its_source(
     folder = small_tree(place / "pg", version=version, main=main, configure=CONFIGURE + header)
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(text)
-    made = build(tree_of_folder(folder), Build())
-    prefix = subprocess.run([made.bin_dir / "postgres"], capture_output=True, text=True).stdout.strip()
-    assert prefix == ("/usr/local/pgsql" if relocatable else str(made.bin_dir.parent))
+    built = build(tree_of_folder(folder), Build())
+    prefix = subprocess.run([built.bin_dir / "postgres"], capture_output=True, text=True).stdout.strip()
+    assert prefix == ("/usr/local/pgsql" if relocatable else str(built.bin_dir.parent))
 
 
 @pytest.mark.parametrize(
-    ("option", "said", "next_step"),
+    ("option", "message", "next_step"),
     [
         ("-Dlz5=enabled", "meson has no option lz5 in this version", "did you mean -Dlz4=…?"),
         ("-Dprefix=/usr", "-Dprefix is set by pgstrata", "cflags"),
@@ -107,9 +107,9 @@ def test_where_a_server_looks_for_its_files_is_told_by_its_source(
     ],
 )
 def test_an_option_that_meson_does_not_have_names_the_nearest(
-    tree: Path, option: str, said: str, next_step: str
+    tree: Path, option: str, message: str, next_step: str
 ) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         build(tree_of_folder(tree), Build(system="meson", meson=(option,)))
     assert next_step in (caught.value.hint or "")
     assert failures() == []

@@ -37,26 +37,26 @@ def producers(server: BuiltServer) -> set[str]:
         text=True,
         errors="replace",
     ).stdout
-    found = {line.partition("):")[2] for line in debug.splitlines() if "DW_AT_producer" in line}
-    return {one for one in found if "GNU AS" not in one}
+    all_producers = {line.partition("):")[2] for line in debug.splitlines() if "DW_AT_producer" in line}
+    return {producer for producer in all_producers if "GNU AS" not in producer}
 
 
 def test_the_flags_stand_in_the_binary_itself(pg17_built: BuiltServer) -> None:
-    told = cflags(pg17_built)
-    assert QUICK in told and "-g" in told and "-O2" not in told
+    flags = cflags(pg17_built)
+    assert QUICK in flags and "-g" in flags and "-O2" not in flags
     compiled = producers(pg17_built)
-    assert compiled and all(f" {QUICK}" in one and " -O2" not in one for one in compiled)
-    assert all(pg17_built.record.compiler.split(",")[0].split()[-1] in one for one in compiled)
+    assert compiled and all(f" {QUICK}" in producer and " -O2" not in producer for producer in compiled)
+    assert all(pg17_built.record.compiler.split(",")[0].split()[-1] in producer for producer in compiled)
 
 
 def test_the_same_tree_and_build_are_the_same_server(
     pg17_built: BuiltServer, hello: Path, pgvector: Path
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     again = build(
-        tree_of_archive(debian_archive(17, "trixie")), quick_build(hello, pgvector), say=said.append
+        tree_of_archive(debian_archive(17, "trixie")), quick_build(hello, pgvector), say=messages.append
     )
-    assert again == pg17_built and said == []
+    assert again == pg17_built and messages == []
 
 
 def test_a_campaign_runs_on_it_with_its_modules(
@@ -96,21 +96,21 @@ def test_releases_build_both_ways_with_two_sets_of_flags(
     if system == "meson" and major < 16:
         pytest.skip("meson came in 16")
     tree = tree_of_archive(debian_archive(major, suite))
-    made = build(tree, SHIPPED[name].with_keys({"system": system}, Path()))
-    assert made.record.system == system
+    built = build(tree, SHIPPED[name].with_keys({"system": system}, Path()))
+    assert built.record.system == system
     kept = name == "o2_nofp"
-    assert ("-fno-omit-frame-pointer" in cflags(made)) == kept
-    compiled = producers(made)
-    assert compiled and all(" -O2" in one for one in compiled)
-    assert all((" -fno-omit-frame-pointer" in one) == kept for one in compiled)
+    assert ("-fno-omit-frame-pointer" in cflags(built)) == kept
+    compiled = producers(built)
+    assert compiled and all(" -O2" in producer for producer in compiled)
+    assert all((" -fno-omit-frame-pointer" in producer) == kept for producer in compiled)
     # What the judge tells apart stands in the binaries, too.
-    assert all((" -fPIC" in one) == ("-Db_staticpic=true" in made.configured) for one in compiled)
+    assert all((" -fPIC" in producer) == ("-Db_staticpic=true" in built.configured) for producer in compiled)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CLANG, reason="apt-get install clang")
 def test_clang_says_with_which_flags_it_compiled() -> None:
-    made = build(tree_of_archive(debian_archive(17, "trixie")), Build("clang", cc=CLANG))
-    assert made.record.compiler.startswith(("clang", "Debian clang"))
-    compiled = producers(made)
-    assert compiled and all("clang" in one and " -O2" in one for one in compiled)
+    built = build(tree_of_archive(debian_archive(17, "trixie")), Build("clang", cc=CLANG))
+    assert built.record.compiler.startswith(("clang", "Debian clang"))
+    compiled = producers(built)
+    assert compiled and all("clang" in producer and " -O2" in producer for producer in compiled)

@@ -37,11 +37,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[File
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            found = files.get(self.path)
-            self.send_response(404 if found is None else 200)
-            self.send_header("Content-Length", str(len(found or b"")))
+            content = files.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
-            self.wfile.write(found or b"")
+            self.wfile.write(content or b"")
 
         def log_message(self, *unused: object) -> None:
             pass

@@ -38,8 +38,8 @@ def repo(tmp_path: Path) -> Path:
 
 def last(repo: Path, subject: str) -> Touched:
     """What the commit of everything that was edited changes."""
-    made = commit(repo, subject)
-    return touched_by(repo, [git(repo, "rev-parse", "HEAD^"), made])[made]
+    commit_id = commit(repo, subject)
+    return touched_by(repo, [git(repo, "rev-parse", "HEAD^"), commit_id])[commit_id]
 
 
 def edit(repo: Path, path: str, before: str, after: str) -> None:
@@ -50,10 +50,10 @@ def edit(repo: Path, path: str, before: str, after: str) -> None:
 
 def test_the_function_of_a_change_is_named(repo: Path) -> None:
     edit(repo, "src/backend/work.c", "return quick(a);", "return quick(a) + 1;")
-    found = last(repo, "Speed up Work")
+    touched = last(repo, "Speed up Work")
     assert (
-        found == Touched({"src/backend/work.c"}, {"src/backend/work.c"}, {"slow"}, found.message)
-        and found.message.strip() == "speed up work"
+        touched == Touched({"src/backend/work.c"}, {"src/backend/work.c"}, {"slow"}, touched.message)
+        and touched.message.strip() == "speed up work"
     )
 
 
@@ -76,22 +76,22 @@ def test_comments_and_tests_touch_no_code(repo: Path) -> None:
     edit(repo, "src/backend/work.c", "\treturn a;", "\t/* once more */\n\treturn a;")
     (repo / "src/test/regress").mkdir(parents=True)
     (repo / "src/test/regress/regress.c").write_text(SOURCE)
-    found = last(repo, "tidy")
-    assert found.paths == {"src/backend/work.c", "src/test/regress/regress.c"}
-    assert not found.code and not found.names
+    touched = last(repo, "tidy")
+    assert touched.paths == {"src/backend/work.c", "src/test/regress/regress.c"}
+    assert not touched.code and not touched.names
 
 
 def test_lines_that_look_like_headers_of_a_diff_are_lines(repo: Path) -> None:
     edit(repo, "src/backend/work.c", "\treturn a;", "\treturn a\n-- a / b;\n+++ b;\ndiff --git a/x b/x;\n")
-    found = last(repo, "odd")
-    assert found.code == {"src/backend/work.c"} and found.names == {"quick"}
+    touched = last(repo, "odd")
+    assert touched.code == {"src/backend/work.c"} and touched.names == {"quick"}
 
 
 def test_hostile_names_and_separators_do_no_harm(repo: Path) -> None:
     (repo / "src/backend/a \x02b'\".c").write_text(SOURCE)
     (repo / "src/backend/bin.c").write_bytes(b"\x00\xff\x01" * 100)
-    found = last(repo, "subject \x01 with a mark")
-    assert len(found.paths) == 2
+    touched = last(repo, "subject \x01 with a mark")
+    assert len(touched.paths) == 2
 
 
 def test_many_commits_are_read_in_blocks(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,10 +100,10 @@ def test_many_commits_are_read_in_blocks(repo: Path, monkeypatch: pytest.MonkeyP
     for number in range(5):
         edit(repo, "src/backend/work.c", "\treturn quick(a)", "\ta++;\n\treturn quick(a)")
         ids.append(commit(repo, f"number {number}"))
-    found = touched_by(repo, ids)
-    assert list(found) == ids[1:]
-    assert all(one.names == {"slow"} for one in found.values())
-    assert [one.message.strip() for one in found.values()] == [f"number {n}" for n in range(5)]
+    touched = touched_by(repo, ids)
+    assert list(touched) == ids[1:]
+    assert all(change.names == {"slow"} for change in touched.values())
+    assert [change.message.strip() for change in touched.values()] == [f"number {n}" for n in range(5)]
 
 
 def test_paths_are_known_where_there_is_no_time_for_diffs(
@@ -111,8 +111,8 @@ def test_paths_are_known_where_there_is_no_time_for_diffs(
 ) -> None:
     monkeypatch.setattr("pgstrata.source.touched.MOST_SECONDS", 0.0)
     edit(repo, "src/backend/work.c", "return quick(a)", "return 2 * quick(a)")
-    found = last(repo, "late")
-    assert found.paths == {"src/backend/work.c"} and not found.names
+    touched = last(repo, "late")
+    assert touched.paths == {"src/backend/work.c"} and not touched.names
 
 
 def test_definitions_are_found_by_their_style(repo: Path) -> None:

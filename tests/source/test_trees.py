@@ -56,10 +56,10 @@ def test_a_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_tree_is_known_by_what_is_in_its_files(tmp_path: Path) -> None:
-    one, other = small_tree(tmp_path / "one"), small_tree(tmp_path / "other")
-    assert tree_of_folder(one).identity == tree_of_folder(other).identity
+    tree, other = small_tree(tmp_path / "one"), small_tree(tmp_path / "other")
+    assert tree_of_folder(tree).identity == tree_of_folder(other).identity
     (other / "src/backend/main.c").write_text("int main(void) { return 1; }\n")
-    assert tree_of_folder(one).identity != tree_of_folder(other).identity
+    assert tree_of_folder(tree).identity != tree_of_folder(other).identity
 
 
 def test_what_a_build_left_in_a_tree_is_not_part_of_it(tmp_path: Path) -> None:
@@ -169,15 +169,15 @@ def test_a_repository_by_address_is_copied_once_and_then_updated(
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path / "cache"))
     folder = repository(tmp_path / "pg")
-    said: list[str] = []
+    messages: list[str] = []
     spec = f"git:file://{folder}#main"
-    assert find_tree(spec, said.append).facts["subject"] == "the first"
+    assert find_tree(spec, messages.append).facts["subject"] == "the first"
     commit(folder, "the second")
-    assert find_tree(spec, said.append).facts["subject"] == "the second"
-    assert "fetching" in said[0] and "what is new" in said[1]
+    assert find_tree(spec, messages.append).facts["subject"] == "the second"
+    assert "fetching" in messages[0] and "what is new" in messages[1]
     folder.rename(tmp_path / "moved")
-    assert find_tree(spec, said.append).facts["subject"] == "the second"
-    assert "cannot be reached" in said[-1]
+    assert find_tree(spec, messages.append).facts["subject"] == "the second"
+    assert "cannot be reached" in messages[-1]
 
 
 def test_an_archive_is_unpacked_without_the_name_of_its_folder(tmp_path: Path) -> None:

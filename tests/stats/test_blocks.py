@@ -58,9 +58,11 @@ def test_few_blocks_are_no_ground_for_a_word() -> None:
     dice = np.random.default_rng(1)
     for blocks in (1, 4, 7):
         base, other, sizes = drawn(dice, blocks, 200, by_chance=0.0, effect=-0.3)
-        found = verdict.compare(base, other, sizes)
+        compared = verdict.compare(base, other, sizes)
         assert (
-            found.word == "unclear" and f"{blocks} batches" in found.reason and "at least 8" in found.reason
+            compared.word == "unclear"
+            and f"{blocks} batches" in compared.reason
+            and "at least 8" in compared.reason
         )
     assert verdict.compare(*drawn(dice, 8, 200, by_chance=0.0, effect=-0.3)).word == "slower"
 
@@ -71,9 +73,9 @@ def test_blocks_that_disagree_are_no_ground_for_a_difference() -> None:
     dice = np.random.default_rng(2)
     base, other, sizes = drawn(dice, 10, 100, by_chance=0.0)
     levels = np.array([-0.30, -0.31, -0.29, -0.30, -0.32, -0.30, -0.31, -0.29, 0.02, 0.03])
-    found = verdict.compare(base, other * np.exp(np.repeat(levels, 100)), sizes)
-    assert found.high < 1
-    assert (found.word, found.reason) == ("unclear", "only 8 of 10 batches agree on the direction")
+    compared = verdict.compare(base, other * np.exp(np.repeat(levels, 100)), sizes)
+    assert compared.high < 1
+    assert (compared.word, compared.reason) == ("unclear", "only 8 of 10 batches agree on the direction")
 
 
 def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:
@@ -82,9 +84,9 @@ def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:
     base, other, sizes = drawn(dice, 8, 100, by_chance=0.05)
     means = np.log(other / base).reshape(8, 100).mean(axis=1)
     within = (means[0::2].var(ddof=1) + means[1::2].var(ddof=1)) / 2
-    found = estimate(base, other, sizes)
-    assert found.standard_error == pytest.approx(math.sqrt(within / 8), rel=0.15)
-    assert found.freedom == 6
+    effect = estimate(base, other, sizes)
+    assert effect.standard_error == pytest.approx(math.sqrt(within / 8), rel=0.15)
+    assert effect.freedom == 6
 
 
 def test_the_order_in_which_servers_start_is_no_noise() -> None:
@@ -104,8 +106,8 @@ def test_intervals_hold_the_truth_where_starts_differ_by_chance() -> None:
     dice = np.random.default_rng(5)
     held = 0
     for _ in range(200):
-        found = verdict.compare(*drawn(dice, 12, 250, by_chance=0.004))
-        held += found.low <= 1 <= found.high
+        compared = verdict.compare(*drawn(dice, 12, 250, by_chance=0.004))
+        held += compared.low <= 1 <= compared.high
     assert held >= 180, "95 % of 200 are 190"
 
 
@@ -118,11 +120,11 @@ def test_small_differences_are_found_where_starts_differ_by_chance() -> None:
         base, other, sizes = drawn(dice, 60, 100, by_chance=0.004, effect=effect)
         for count in range(8, 61, 2):
             end = 100 * count
-            found = sequential.look(
+            looked = sequential.look(
                 base[:end], other[:end], sizes[:count], criterion=Criterion(0.005), span=60 / 8
             )
-            if found.decided:
-                return found.word
+            if looked.decided:
+                return looked.word
         return "unclear"
 
     assert [word(-0.01) for _ in range(60)].count("slower") >= 57
@@ -141,15 +143,15 @@ def disturbed(dice: np.random.Generator, sides: NDArray[np.int_]) -> tuple[Rates
 def test_what_disturbs_one_side_for_a_block_is_no_stall_of_a_variant() -> None:
     """It moves the ratio of totals with all of its block, and not as if pairs were hit one by one."""
     dice = np.random.default_rng(3)
-    found = [estimate(*disturbed(dice, dice.choice([-1, 1], size=20))).method for _ in range(200)]
-    assert found.count("total") <= 10, "1 % and the chance of 200"
+    methods = [estimate(*disturbed(dice, dice.choice([-1, 1], size=20))).method for _ in range(200)]
+    assert methods.count("total") <= 10, "1 % and the chance of 200"
 
 
 def test_a_variant_that_stalls_in_all_blocks_is_slower() -> None:
     dice = np.random.default_rng(4)
-    found = estimate(*disturbed(dice, np.full(20, -1)))
-    assert found.method == "total"
-    assert found.log == pytest.approx(-0.02, abs=0.006)
+    effect = estimate(*disturbed(dice, np.full(20, -1)))
+    assert effect.method == "total"
+    assert effect.log == pytest.approx(-0.02, abs=0.006)
 
 
 def test_blocks_have_the_pairs_there_are() -> None:

@@ -33,10 +33,10 @@ def row(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.floats(min_value=1, max_value=1e6), min_size=1, max_size=4), max_size=12))
 def test_any_row_gives_ordered_shifts(rates: list[list[float]]) -> None:
-    found = shifts([Version(f"v{i}", tuple(r)) for i, r in enumerate(rates)])
-    places = [s.index for s in found]
+    all_shifts = shifts([Version(f"v{i}", tuple(r)) for i, r in enumerate(rates)])
+    places = [s.index for s in all_shifts]
     assert places == sorted(set(places))
-    for s in found:
+    for s in all_shifts:
         assert 0 < s.index < len(rates)
         assert int(s.first[1:]) <= s.index <= int(s.last[1:])
         assert s.low <= s.ratio <= s.high
@@ -62,20 +62,20 @@ def test_the_best_place_lowers_the_squares_most(rates: list[float], data: st.Dat
 @pytest.mark.parametrize("known", [False, True])
 def test_a_shift_in_the_middle_is_found_with_its_size(repeats: int, known: bool) -> None:
     rng = np.random.default_rng(1)
-    found = shifts(row([0.0] * 5 + [-0.1] * 5, 0.01, repeats, rng, known))
-    assert [s.label for s in found] == ["v5"]
-    assert (found[0].first, found[0].last) == ("v5", "v5")
-    assert found[0].low < math.exp(-0.1) < found[0].high
-    assert found[0].low > 0.8 and found[0].high < 0.95
-    assert found[0].p_value < 0.01
+    all_shifts = shifts(row([0.0] * 5 + [-0.1] * 5, 0.01, repeats, rng, known))
+    assert [s.label for s in all_shifts] == ["v5"]
+    assert (all_shifts[0].first, all_shifts[0].last) == ("v5", "v5")
+    assert all_shifts[0].low < math.exp(-0.1) < all_shifts[0].high
+    assert all_shifts[0].low > 0.8 and all_shifts[0].high < 0.95
+    assert all_shifts[0].p_value < 0.01
 
 
 def test_two_shifts_are_told_apart() -> None:
     rng = np.random.default_rng(2)
-    found = shifts(row([0.0] * 4 + [-0.1] * 4 + [0.05] * 4, 0.01, 3, rng))
-    assert [s.label for s in found] == ["v4", "v8"]
-    assert found[0].ratio == pytest.approx(math.exp(-0.1), abs=0.02)
-    assert found[1].ratio == pytest.approx(math.exp(0.15), abs=0.02)
+    all_shifts = shifts(row([0.0] * 4 + [-0.1] * 4 + [0.05] * 4, 0.01, 3, rng))
+    assert [s.label for s in all_shifts] == ["v4", "v8"]
+    assert all_shifts[0].ratio == pytest.approx(math.exp(-0.1), abs=0.02)
+    assert all_shifts[1].ratio == pytest.approx(math.exp(0.15), abs=0.02)
 
 
 def test_the_last_version_alone_is_found_if_the_noise_is_known() -> None:
@@ -96,30 +96,30 @@ def test_shifts_within_the_margin_are_left_out() -> None:
 @pytest.mark.parametrize(("repeats", "known"), [(1, False), (3, False), (1, True)])
 def test_false_shifts_are_as_rare_as_asked(repeats: int, known: bool) -> None:
     rng = np.random.default_rng(5)
-    found = sum(
+    false_shifts = sum(
         bool(shifts(row([0.0] * 8, 0.02, repeats, rng, known), criterion=ANY, seed=i)) for i in range(200)
     )
-    assert 0.01 <= found / 200 <= 0.10
+    assert 0.01 <= false_shifts / 200 <= 0.10
 
 
 def test_noise_known_from_few_repeats_only_is_not_taken_for_certain() -> None:
     rng = np.random.default_rng(7)
-    found = sum(bool(shifts(row([0.0] * 4, 0.02, 2, rng), criterion=ANY, seed=i)) for i in range(200))
-    assert found / 200 <= 0.10  # taken for certain, it would be 0.145
+    false_shifts = sum(bool(shifts(row([0.0] * 4, 0.02, 2, rng), criterion=ANY, seed=i)) for i in range(200))
+    assert false_shifts / 200 <= 0.10  # taken for certain, it would be 0.145
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("repeats", "known"), [(1, False), (3, False), (1, True)])
 def test_the_place_is_in_its_interval_and_the_interval_means_something(repeats: int, known: bool) -> None:
     rng = np.random.default_rng(6)
-    covered, wide, found = 0, 0, 0
+    covered, wide, count = 0, 0, 0
     for i in range(100):
         for s in shifts(row([0.0] * 6 + [-0.04] * 6, 0.02, repeats, rng, known), seed=i):
-            found += 1
+            count += 1
             covered += int(s.first[1:]) <= 6 <= int(s.last[1:])
             wide += s.first != s.last
-    assert found > 50
-    assert covered / found > 0.85
+    assert count > 50
+    assert covered / count > 0.85
     assert wide > 10  # at this noise one place is often not enough
 
 

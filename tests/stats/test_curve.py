@@ -44,9 +44,9 @@ def drawn(rng: np.random.Generator, cores: int, most: int, noise: float) -> tupl
 @pytest.mark.parametrize("noise", [0.005, 0.03])
 def test_known_knees_are_found_within_one_grid_point(cores: int, most: int, noise: float) -> None:
     rng = np.random.default_rng([cores, round(noise * 1000)])
-    found = [drawn(rng, cores, most, noise) for _ in range(100)]
-    near = [abs(math.log2(own.clients / true)) <= 1 for true, own in found]
-    inside = [own.low <= true <= own.high for true, own in found]
+    knees = [drawn(rng, cores, most, noise) for _ in range(100)]
+    near = [abs(math.log2(estimated.clients / true)) <= 1 for true, estimated in knees]
+    inside = [estimated.low <= true <= estimated.high for true, estimated in knees]
     assert sum(near) >= 95
     assert sum(inside) >= 90
 
@@ -56,14 +56,14 @@ def curve(*rates: float) -> dict[int, tuple[float, float]]:
 
 
 def test_a_rate_that_grows_has_no_knee_below_the_most_clients() -> None:
-    own = knee(curve(1, 1.9, 3.7, 7.1, 14))
-    assert own.grows and own.high_open
-    assert own.text.startswith("none up to 16")
+    estimated = knee(curve(1, 1.9, 3.7, 7.1, 14))
+    assert estimated.grows and estimated.high_open
+    assert estimated.text.startswith("none up to 16")
 
 
 def test_a_rate_that_never_grows_has_its_knee_at_the_fewest_clients() -> None:
-    own = knee(curve(10, 10, 9.8, 9.9))
-    assert own.clients == 1 and own.low_open and not own.high_open
+    estimated = knee(curve(10, 10, 9.8, 9.9))
+    assert estimated.clients == 1 and estimated.low_open and not estimated.high_open
 
 
 def test_the_unit_of_the_rate_changes_nothing() -> None:
@@ -78,8 +78,8 @@ def test_more_noise_gives_a_wider_interval() -> None:
 
 
 def test_errors_may_be_unknown() -> None:
-    own = knee({n: (float(min(n, 8)), math.inf) for n in (1, 2, 4, 8, 16, 32)})
-    assert own.low <= 8 <= own.high
+    estimated = knee({n: (float(min(n, 8)), math.inf) for n in (1, 2, 4, 8, 16, 32)})
+    assert estimated.low <= 8 <= estimated.high
 
 
 @pytest.mark.parametrize("rates", [(1, 2), (1, 2, 0), (1, 2, math.nan)])
@@ -89,7 +89,7 @@ def test_what_is_no_curve_is_refused(rates: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "text"),
+    ("knee", "text"),
     [
         (Knee(8.2, 6.1, 10.7, False, False, False), "8 (6 … 11)"),
         (Knee(8, 6, 16, False, False, True), "8 (6 … 16 or more)"),
@@ -98,8 +98,8 @@ def test_what_is_no_curve_is_refused(rates: tuple[float, ...]) -> None:
         (Knee(16, 12, 16, True, False, True), "none up to 16 (12 or more)"),
     ],
 )
-def test_a_knee_in_words(own: Knee, text: str) -> None:
-    assert own.text == text
+def test_a_knee_in_words(knee: Knee, text: str) -> None:
+    assert knee.text == text
 
 
 def points_of(words: str) -> dict[int, Word]:

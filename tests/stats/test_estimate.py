@@ -28,19 +28,19 @@ pairs = st.lists(st.tuples(rates, rates), min_size=2, max_size=40)
 @given(pairs, st.floats(min_value=1e-3, max_value=1e3))
 def test_estimate_does_not_depend_on_the_unit(values: list[tuple[float, float]], factor: float) -> None:
     base, other = zip(*values, strict=True)
-    one = estimate(base, other)
+    first = estimate(base, other)
     two = estimate([b * factor for b in base], [o * factor for o in other])
-    assert two.log == pytest.approx(one.log, abs=1e-6)
-    assert two.standard_error == pytest.approx(one.standard_error, rel=1e-5, abs=1e-8)
+    assert two.log == pytest.approx(first.log, abs=1e-6)
+    assert two.standard_error == pytest.approx(first.standard_error, rel=1e-5, abs=1e-8)
 
 
 @given(pairs)
 def test_exchanging_the_sides_turns_the_sign(values: list[tuple[float, float]]) -> None:
     base, other = zip(*values, strict=True)
-    one, two = estimate(base, other), estimate(other, base)
-    assert two.log == pytest.approx(-one.log, abs=1e-7)
-    assert two.standard_error == pytest.approx(one.standard_error, rel=1e-6, abs=1e-9)
-    assert two.method == one.method
+    first, two = estimate(base, other), estimate(other, base)
+    assert two.log == pytest.approx(-first.log, abs=1e-7)
+    assert two.standard_error == pytest.approx(first.standard_error, rel=1e-6, abs=1e-9)
+    assert two.method == first.method
 
 
 @given(st.lists(st.floats(min_value=-1, max_value=1), min_size=8, max_size=60))
@@ -202,10 +202,10 @@ def test_stalls_of_one_variant_alone_count_among_many_pairs() -> None:
 @pytest.mark.parametrize("freedom", [1.0, 2.0, 5.0, 30.0])
 def test_student_finds_the_parameters_it_was_drawn_from(freedom: float) -> None:
     x = 0.3 + 0.05 * np.random.default_rng(2).standard_t(freedom, 20_000)
-    location, scale, found = student(x)
+    location, scale, fitted = student(x)
     assert location == pytest.approx(0.3, abs=0.003)
     assert scale == pytest.approx(0.05, rel=0.05)
-    assert found == freedom
+    assert fitted == freedom
 
 
 def test_student_of_equal_values_has_no_scale() -> None:

@@ -129,12 +129,12 @@ def test_executions_that_a_clock_makes_equal_are_no_proof_of_a_small_difference(
 def test_exchanging_the_sides_exchanges_the_words(values: list[tuple[float, float]], margin: float) -> None:
     base, other = [b for b, _ in values], [o for _, o in values]
     criterion = Criterion(margin)
-    one, two = look(base, other, criterion=criterion), look(other, base, criterion=criterion)
+    first, two = look(base, other, criterion=criterion), look(other, base, criterion=criterion)
     exchanged = {"slower": "faster", "faster": "slower"}
-    assert two.word == exchanged.get(one.word, one.word)
-    if one.n >= FIRST and one.low > 0:
-        assert two.high == pytest.approx(1 / one.low, rel=1e-6)
-    assert two.p_value == pytest.approx(one.p_value, rel=1e-6)
+    assert two.word == exchanged.get(first.word, first.word)
+    if first.n >= FIRST and first.low > 0:
+        assert two.high == pytest.approx(1 / first.low, rel=1e-6)
+    assert two.p_value == pytest.approx(first.p_value, rel=1e-6)
 
 
 @pytest.mark.parametrize("lives", [16, MOST_OF_STARTS])

@@ -70,7 +70,7 @@ def test_comparisons_without_an_interval_are_not_counted() -> None:
 def test_false_discoveries_over_campaigns() -> None:
     """27 steps, 7 of them 5 % slower: the mean share of false calls stays at 5 %."""
     rng = np.random.default_rng(31)
-    shares, found = [], 0
+    shares, discoveries = [], 0
     for _ in range(60):
         steps = {}
         for i in range(27):
@@ -79,6 +79,6 @@ def test_false_discoveries_over_campaigns() -> None:
             steps[i] = compare([1000.0] * 30, list(1000 * np.exp(x)), criterion=Criterion(0.0001))
         called = [i for i, v in adjust_verdicts(steps).items() if v.word in ("slower", "faster")]
         shares.append(sum(i >= 7 for i in called) / max(len(called), 1))
-        found += sum(i < 7 for i in called)
+        discoveries += sum(i < 7 for i in called)
     assert np.mean(shares) < 0.05 + 0.03
-    assert found > 0.8 * 7 * 60
+    assert discoveries > 0.8 * 7 * 60

@@ -24,10 +24,10 @@ def white(
 @pytest.mark.long
 def test_the_deviation_of_a_pair_is_found() -> None:
     rng = np.random.default_rng(1)
-    found = noise(*white(400, 0.02, rng), pair_seconds=4)
-    assert found.pair_deviation == pytest.approx(0.02, rel=0.12)
-    assert found.floor == 0.0
-    assert abs(found.offset) < 0.005
+    pair_noise = noise(*white(400, 0.02, rng), pair_seconds=4)
+    assert pair_noise.pair_deviation == pytest.approx(0.02, rel=0.12)
+    assert pair_noise.floor == 0.0
+    assert abs(pair_noise.offset) < 0.005
 
 
 @pytest.mark.long
@@ -48,8 +48,8 @@ def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_o
     long = white(4000, 0.03, rng)
     seen = noise(*long, blocks, pair_seconds=0.05, first_look=400, minutes=(2,)).visible[0]
     assert seen.pairs == 2400 and seen.watched is not None
-    found = [look(*white(2400, 0.03, rng, seen.watched), blocks[:48], span=6.0).high < 1 for _ in range(100)]
-    assert np.mean(found) >= 0.8
+    proven = [look(*white(2400, 0.03, rng, seen.watched), blocks[:48], span=6.0).high < 1 for _ in range(100)]
+    assert np.mean(proven) >= 0.8
     without = noise(*white(4000, 0.03, rng), pair_seconds=0.05, minutes=(2,)).visible[0]
     assert without.watched is not None and seen.watched < without.watched
     early = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(0.3,)).visible[0]
@@ -59,22 +59,22 @@ def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_o
 @pytest.mark.long
 def test_longer_sees_more_and_watching_costs() -> None:
     rng = np.random.default_rng(3)
-    found = noise(*simulate.interleaved(240, 0.0, simulate.MACHINES["design"], rng), pair_seconds=4)
-    assert [v.minutes for v in found.visible] == [1.0, 5.0, 20.0]
-    one, five, twenty = (v.fixed for v in found.visible)
-    assert one is not None and five is not None and twenty is not None
-    assert one > five > twenty > 0
-    for v in found.visible[1:]:
+    pair_noise = noise(*simulate.interleaved(240, 0.0, simulate.MACHINES["design"], rng), pair_seconds=4)
+    assert [v.minutes for v in pair_noise.visible] == [1.0, 5.0, 20.0]
+    one_minute, five, twenty = (v.fixed for v in pair_noise.visible)
+    assert one_minute is not None and five is not None and twenty is not None
+    assert one_minute > five > twenty > 0
+    for v in pair_noise.visible[1:]:
         assert v.watched is not None and v.fixed is not None and v.watched > v.fixed
 
 
 @pytest.mark.long
 def test_clusters_that_differ_for_good_set_a_floor() -> None:
     rng = np.random.default_rng(4)
-    found = noise(*white(200, 0.02, rng, slower=0.03), pair_seconds=4, minutes=(60,))
-    assert found.offset == pytest.approx(-0.03, abs=0.005)
-    assert 0.02 < found.floor < 0.03
-    assert found.visible[0].fixed is not None and found.visible[0].fixed > found.floor
+    pair_noise = noise(*white(200, 0.02, rng, slower=0.03), pair_seconds=4, minutes=(60,))
+    assert pair_noise.offset == pytest.approx(-0.03, abs=0.005)
+    assert 0.02 < pair_noise.floor < 0.03
+    assert pair_noise.visible[0].fixed is not None and pair_noise.visible[0].fixed > pair_noise.floor
 
 
 @pytest.mark.long
@@ -88,10 +88,10 @@ def test_servers_of_one_start_hide_small_differences() -> None:
 
 def test_times_too_short_for_an_interval_say_so() -> None:
     rng = np.random.default_rng(5)
-    found = noise(*white(20, 0.02, rng), pair_seconds=30, minutes=(1, 4.5, 20))
-    assert (found.visible[0].fixed, found.visible[0].watched) == (None, None)
-    assert found.visible[1].fixed is not None and found.visible[1].watched is None
-    assert found.visible[2].watched is not None and math.isfinite(found.visible[2].watched)
+    pair_noise = noise(*white(20, 0.02, rng), pair_seconds=30, minutes=(1, 4.5, 20))
+    assert (pair_noise.visible[0].fixed, pair_noise.visible[0].watched) == (None, None)
+    assert pair_noise.visible[1].fixed is not None and pair_noise.visible[1].watched is None
+    assert pair_noise.visible[2].watched is not None and math.isfinite(pair_noise.visible[2].watched)
 
 
 def test_too_few_pairs_are_refused() -> None:

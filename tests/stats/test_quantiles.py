@@ -70,10 +70,10 @@ def test_rare_stalls_show_in_the_quantile_that_they_reach() -> None:
 def test_exchanging_the_sides_turns_the_interval_round(seed: int, quantile: float) -> None:
     rng = np.random.default_rng(seed)
     base, other = blocks(rng, 9, 2500), blocks(rng, 9, 2500, factor=1.1)
-    one, back = compared(base, other, quantile), compared(other, base, quantile)
-    assert one.estimate.log == pytest.approx(-back.estimate.log, abs=1e-9)
-    assert one.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-5)
-    assert one.p_value == pytest.approx(back.p_value, abs=1e-9)
+    forward, back = compared(base, other, quantile), compared(other, base, quantile)
+    assert forward.estimate.log == pytest.approx(-back.estimate.log, abs=1e-9)
+    assert forward.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-5)
+    assert forward.p_value == pytest.approx(back.p_value, abs=1e-9)
 
 
 @pytest.mark.long
@@ -111,6 +111,6 @@ def test_blocks_without_responses_count_for_nothing() -> None:
 
 @pytest.mark.parametrize("quantile", [0.0, -1.0, 1.1, math.nan])
 def test_a_quantile_lies_above_0_and_not_above_1(quantile: float) -> None:
-    one = responses([np.ones(3)])
+    alike = responses([np.ones(3)])
     with pytest.raises(ValueError, match="quantile"):
-        compare_quantiles(one, one, quantile, verdict.bounds)
+        compare_quantiles(alike, alike, quantile, verdict.bounds)

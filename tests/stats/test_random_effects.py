@@ -17,12 +17,12 @@ def machine(log: float, error: float = 0.003, freedom: float = 100.0, n: int = 1
 
 
 def test_machines_that_agree_differ_by_nothing() -> None:
-    found = combine([machine(-0.03), machine(-0.03), machine(-0.03)])
-    assert found.between == 0
-    assert found.estimate.log == pytest.approx(-0.03)
+    combined = combine([machine(-0.03), machine(-0.03), machine(-0.03)])
+    assert combined.between == 0
+    assert combined.estimate.log == pytest.approx(-0.03)
     # Never narrower than without Hartung and Knapp's correction, which would find no error at all.
-    assert found.estimate.standard_error == pytest.approx(0.003 / math.sqrt(3))
-    assert (found.estimate.freedom, found.estimate.n) == (2, 300)
+    assert combined.estimate.standard_error == pytest.approx(0.003 / math.sqrt(3))
+    assert (combined.estimate.freedom, combined.estimate.n) == (2, 300)
 
 
 def test_what_machines_differ_by_is_in_the_interval() -> None:
@@ -30,36 +30,36 @@ def test_what_machines_differ_by_is_in_the_interval() -> None:
     apart = combine([machine(log) for log in (-0.06, -0.00, -0.03, -0.05, -0.01)])
     assert apart.between is not None and apart.between == pytest.approx(0.0255, abs=0.003)
     assert alike.between == 0
-    wide, narrow = (interval(found.estimate) for found in (apart, alike))
+    wide, narrow = (interval(combined.estimate) for combined in (apart, alike))
     assert wide[1] - wide[0] > 5 * (narrow[1] - narrow[0])
 
 
 def test_an_exact_machine_counts_more() -> None:
-    found = combine([machine(-0.05, 0.001), machine(-0.04, 0.02), machine(-0.045, 0.02)])
-    assert found.estimate.log == pytest.approx(-0.05, abs=0.0005)
+    combined = combine([machine(-0.05, 0.001), machine(-0.04, 0.02), machine(-0.045, 0.02)])
+    assert combined.estimate.log == pytest.approx(-0.05, abs=0.0005)
 
 
 def test_machines_of_one_pair_each() -> None:
     """None knows its own error: their spread is the error, and how machines differ cannot be told from it."""
     logs = [-0.05, -0.03, -0.04]
-    found = combine([Estimate(log, math.inf, 0.0, 1, "mean") for log in logs])
-    assert found.between is None
-    assert found.estimate.log == pytest.approx(-0.04)
-    assert found.estimate.standard_error == pytest.approx(0.01 / math.sqrt(3))
+    combined = combine([Estimate(log, math.inf, 0.0, 1, "mean") for log in logs])
+    assert combined.between is None
+    assert combined.estimate.log == pytest.approx(-0.04)
+    assert combined.estimate.standard_error == pytest.approx(0.01 / math.sqrt(3))
 
 
 def test_two_pairs_that_lie_close_together_do_not_decide() -> None:
     """By chance they are as good as the same: of so few nobody knows their error."""
-    found = combine(
+    combined = combine(
         [machine(-0.05, 1e-9, 1.0, 2), machine(-0.02, 0.01, 1.0, 2), machine(-0.03, 0.01, 1.0, 2)]
     )
-    assert found.estimate.log == pytest.approx(-0.1 / 3) and found.between is None
+    assert combined.estimate.log == pytest.approx(-0.1 / 3) and combined.between is None
 
 
 def test_machines_without_noise() -> None:
-    found = combine([machine(-0.03, 0.0), machine(-0.01, 0.0)])
-    assert found.estimate.log == pytest.approx(-0.02)
-    assert math.isfinite(found.estimate.standard_error) and found.between is not None
+    combined = combine([machine(-0.03, 0.0), machine(-0.01, 0.0)])
+    assert combined.estimate.log == pytest.approx(-0.02)
+    assert math.isfinite(combined.estimate.standard_error) and combined.between is not None
 
 
 def test_one_machine_is_none_too_many() -> None:

@@ -24,16 +24,18 @@ RATES = st.lists(st.floats(0.001, 1e9), min_size=1, max_size=50)
 
 @given(RATES)
 def test_each_percentile_is_a_second_that_so_many_reached(rates: list[float]) -> None:
-    found = rate_percentiles(rates)
+    percentiles = rate_percentiles(rates)
     for percent in PERCENTILES:
-        value = found[f"p{percent}"]
+        value = percentiles[f"p{percent}"]
         assert value in rates
         assert value is not None
         reached = sum(rate >= value for rate in rates)
         faster = sum(rate > value for rate in rates)
         assert reached * 100 >= percent * len(rates)
         assert faster * 100 < percent * len(rates)
-    assert list(found.values()) == sorted((v for v in found.values() if v is not None), reverse=True)
+    assert list(percentiles.values()) == sorted(
+        (v for v in percentiles.values() if v is not None), reverse=True
+    )
 
 
 def test_percentiles_by_hand() -> None:
@@ -141,10 +143,10 @@ def test_geometric_mean() -> None:
 @given(st.lists(st.lists(st.floats(0, 1000), max_size=20), max_size=8))
 def test_parts_together_have_the_moments_of_all_values(parts: list[list[float]]) -> None:
     values = [value for part in parts for value in part]
-    found = pooled((len(p), mean(p), pstdev(p)) if p else (0, 0.0, 0.0) for p in parts)
+    moments = pooled((len(p), mean(p), pstdev(p)) if p else (0, 0.0, 0.0) for p in parts)
     if not values:
-        assert found is None
+        assert moments is None
     else:
-        assert found is not None
-        assert found[0] == pytest.approx(mean(values), abs=1e-9)
-        assert found[1] == pytest.approx(pstdev(values), abs=1e-4)
+        assert moments is not None
+        assert moments[0] == pytest.approx(mean(values), abs=1e-9)
+        assert moments[1] == pytest.approx(pstdev(values), abs=1e-4)

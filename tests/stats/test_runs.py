@@ -39,17 +39,17 @@ def test_the_seconds_widen_the_interval_and_never_narrow_it() -> None:
 
 def test_more_runs_on_one_side_are_worth_more() -> None:
     spread = RunSpread(0.02**2, 6, 5)
-    one, several = compare_runs([1.0], [1.0], spread), compare_runs([1.0] * 4, [1.0], spread)
-    assert several.high < one.high
-    assert one.single_run and not several.single_run
+    single, several = compare_runs([1.0], [1.0], spread), compare_runs([1.0] * 4, [1.0], spread)
+    assert several.high < single.high
+    assert single.single_run and not several.single_run
 
 
 def test_spreads_of_several_groups_are_pooled() -> None:
-    found = run_spread([[100.0, 110.0], [1000.0, 1050.0, 1020.0], [7.0], [0.0, 5.0]])
-    assert found is not None
-    assert (found.runs, found.freedom) == (5, 3)
+    spread = run_spread([[100.0, 110.0], [1000.0, 1050.0, 1020.0], [7.0], [0.0, 5.0]])
+    assert spread is not None
+    assert (spread.runs, spread.freedom) == (5, 3)
     squares = sum(np.var(np.log(g), ddof=1) * (len(g) - 1) for g in ([100, 110], [1000, 1050, 1020]))
-    assert found.variance == pytest.approx(squares / 3)
+    assert spread.variance == pytest.approx(squares / 3)
     assert run_spread([[5.0], []]) is None
 
 

@@ -53,9 +53,9 @@ def test_intervals_of_a_fixed_time_hold(dwell: float, depth: float) -> None:
     dice = np.random.default_rng(round(1000 * dwell))
     wrong = words = 0
     for _ in range(300):
-        found = verdict.compare(*equal_servers(dice, 12, dwell, depth))
-        wrong += found.low > 1 or found.high < 1
-        words += found.word in ("slower", "faster")
+        compared = verdict.compare(*equal_servers(dice, 12, dwell, depth))
+        wrong += compared.low > 1 or compared.high < 1
+        words += compared.word in ("slower", "faster")
     # 5 % of 300 are 15; two standard deviations of chance are 7.5.
     assert wrong <= 24
     assert words <= 9, "what the sign test lets through: 3 %"
@@ -70,9 +70,9 @@ def test_measuring_until_the_verdict_does_not_stop_on_noise(dwell: float) -> Non
         base, other, sizes = equal_servers(dice, 40, dwell, 0.3)
         for count in range(8, 41, 2):
             end = BLOCK_PAIRS * count
-            found = sequential.look(base[:end], other[:end], sizes[:count], span=40 / 8)
-            if found.decided:
-                wrong += found.word != "same"
+            looked = sequential.look(base[:end], other[:end], sizes[:count], span=40 / 8)
+            if looked.decided:
+                wrong += looked.word != "same"
                 break
     assert wrong <= 7, "5 % of 60 at any look are 3, and the chance of 60"
 
@@ -85,6 +85,6 @@ def test_pairs_of_one_block_do_not_know_it() -> None:
     for _ in range(200):
         base, other, sizes = equal_servers(dice, 12, 2.0, 0.3)
         for name, blocks in (("blocks", sizes), ("pairs", ())):
-            found = verdict.compare(base, other, blocks)
-            wrong[name] += found.low > 1 or found.high < 1
+            compared = verdict.compare(base, other, blocks)
+            wrong[name] += compared.low > 1 or compared.high < 1
     assert wrong["blocks"] <= 18 < wrong["pairs"]

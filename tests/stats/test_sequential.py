@@ -81,10 +81,10 @@ def test_the_p_value_agrees_with_the_interval() -> None:
 
 def alarms(machine: str, comparisons: int, interval_of: object, n: int = 120, seed: int = 21) -> float:
     rng = np.random.default_rng(seed)
-    found = sum(
+    false_alarms = sum(
         simulate.ever_wrong(n, simulate.MACHINES[machine], rng, interval_of) for _ in range(comparisons)
     )
-    return float(found) / comparisons
+    return float(false_alarms) / comparisons
 
 
 @pytest.mark.long
@@ -109,12 +109,12 @@ def test_false_alarms_stay_near_the_nominal_rate_over_twenty_minutes(machine: st
 @pytest.mark.long
 def test_planted_slowdowns_are_found_early() -> None:
     machine = simulate.MACHINES["design"]
-    said, seconds = simulate.words(simulate.until_verdict, 0.05, machine, 100, 120, 22)
-    assert said["slower"] >= 99 and seconds < 120
-    said, _ = simulate.words(simulate.until_verdict, 0.03, machine, 100, 120, 23)
-    assert said["slower"] >= 95
-    said, _ = simulate.words(simulate.until_verdict, 0.0, machine, 100, 120, 24)
-    assert said["slower"] + said["faster"] <= 2
+    words, seconds = simulate.words(simulate.until_verdict, 0.05, machine, 100, 120, 22)
+    assert words["slower"] >= 99 and seconds < 120
+    words, _ = simulate.words(simulate.until_verdict, 0.03, machine, 100, 120, 23)
+    assert words["slower"] >= 95
+    words, _ = simulate.words(simulate.until_verdict, 0.0, machine, 100, 120, 24)
+    assert words["slower"] + words["faster"] <= 2
 
 
 def test_prior_spread_changes_width_but_not_the_meaning() -> None:
@@ -161,8 +161,8 @@ def test_a_planned_interval_leaves_out_the_truth_at_some_look_as_rarely_as_it_sa
     for count in range(first, last + 1, every):
         seen = values[:, :count]
         errors = seen.std(axis=1, ddof=1) / math.sqrt(count)
-        _, one = interval_within(Estimate(0.0, 1.0, count - 1.0, count, "mean"), last / first)
-        left_out |= np.abs(seen.mean(axis=1)) > one * errors
+        _, width = interval_within(Estimate(0.0, 1.0, count - 1.0, count, "mean"), last / first)
+        left_out |= np.abs(seen.mean(axis=1)) > width * errors
     assert 0.035 < left_out.mean() <= 0.06, "5 %, and the chance of 4,000"
 
 

@@ -53,11 +53,11 @@ def test_the_margin_is_a_share_of_the_rate() -> None:
 def test_exchanging_the_sides_exchanges_the_words(values: list[tuple[float, float]], margin: float) -> None:
     base, other = [b for b, _ in values], [o for _, o in values]
     criterion = Criterion(margin)
-    one, two = compare(base, other, criterion=criterion), compare(other, base, criterion=criterion)
-    assert two.word == {"slower": "faster", "faster": "slower"}.get(one.word, one.word)
-    assert two.ratio == pytest.approx(1 / one.ratio, rel=1e-5)
-    assert one.low <= one.ratio <= one.high
-    assert 0 <= one.p_value <= 1
+    first, two = compare(base, other, criterion=criterion), compare(other, base, criterion=criterion)
+    assert two.word == {"slower": "faster", "faster": "slower"}.get(first.word, first.word)
+    assert two.ratio == pytest.approx(1 / first.ratio, rel=1e-5)
+    assert first.low <= first.ratio <= first.high
+    assert 0 <= first.p_value <= 1
 
 
 @given(pairs)
@@ -173,9 +173,9 @@ def test_equal_servers_that_started_once_are_rarely_called_different(blocks: tup
     for _ in range(300):
         logs = START_ERROR * rng.standard_normal() + 0.03 * rng.standard_normal(500)
         base, other = [1000.0] * 500, list(1000 * np.exp(logs))
-        found = compare(base, other, blocks, starts=1)
-        wrong += not found.low <= 1 <= found.high
-        decided += found.word == "same"
+        compared = compare(base, other, blocks, starts=1)
+        wrong += not compared.low <= 1 <= compared.high
+        decided += compared.word == "same"
         without = compare(base, other, blocks)
         wrong_without += not without.low <= 1 <= without.high
     assert wrong <= 25, "5 % of 300 are 15"

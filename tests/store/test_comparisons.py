@@ -19,7 +19,7 @@ def comparison(name: str) -> ComparisonRecord:
 
 def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> dict[RunKey, Path]:
     """Runs of one comparison; those of the variants in `failed` ended badly."""
-    made = {}
+    folders = {}
     for key in KEYS:
         if key.variant in variants:
             status = "failed" if key.variant in failed else "done"
@@ -29,20 +29,20 @@ def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> d
             data = json.loads((folder / "run.json").read_text())
             data["started"] = f"2026-01-0{name}T00:00:00.000Z"
             (folder / "run.json").write_text(json.dumps(data))
-            made[key] = folder
-    return made
+            folders[key] = folder
+    return folders
 
 
-def replaced(root: Path, made: dict[RunKey, Path], failed: str = "") -> None:
-    replace_older(Results(root), made, [key for key in KEYS if key.variant in failed])
+def replaced(root: Path, folders: dict[RunKey, Path], failed: str = "") -> None:
+    replace_older(Results(root), folders, [key for key in KEYS if key.variant in failed])
 
 
 def visible(root: Path) -> dict[str, set[str]]:
     """Comparison and status of the runs that tables count, by variant."""
-    found: dict[str, set[str]] = {}
+    by_variant: dict[str, set[str]] = {}
     for run in Results(root).runs():
-        found.setdefault(run.variant, set()).add(f"{run.comparison} {run.record.status}")
-    return found
+        by_variant.setdefault(run.variant, set()).add(f"{run.comparison} {run.record.status}")
+    return by_variant
 
 
 def test_a_failed_run_takes_its_siblings_with_it(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_a_failed_run_takes_its_siblings_with_it(tmp_path: Path) -> None:
         replaced(tmp_path, measured(tmp_path, name, failed), failed)
         assert complete(Results(tmp_path), KEYS) is None
     assert visible(tmp_path) == {"a": {"2 done"}, "b": {"2 failed"}}
-    made = measured(tmp_path, "3")
-    replaced(tmp_path, made)
-    assert complete(Results(tmp_path), KEYS) == made
+    folders = measured(tmp_path, "3")
+    replaced(tmp_path, folders)
+    assert complete(Results(tmp_path), KEYS) == folders
     assert visible(tmp_path) == {"a": {"3 done"}, "b": {"3 done"}}
 
 
@@ -83,9 +83,9 @@ def test_the_newest_of_several_whole_ones_counts(tmp_path: Path) -> None:
 
 
 def test_comparisons_of_two_machines_both_count(tmp_path: Path) -> None:
-    made = measured(tmp_path, "1")
+    folders = measured(tmp_path, "1")
     for key in KEYS:
         Results(tmp_path).begin(key).finish(
             circumstances(comparison=comparison("9"), host=Host(hostname="bench2"))
         )
-    assert len(counted(Results(tmp_path).runs())) == 2 * len(made)
+    assert len(counted(Results(tmp_path).runs())) == 2 * len(folders)

@@ -140,10 +140,10 @@ def test_a_cut_histogram_is_an_error() -> None:
 def test_many_added_up_are_what_they_are_one_by_one(parts: list[tuple[list[int], int]]) -> None:
     texts = []
     for values, highest in parts:
-        one = HdrHistogram(1, highest, 3)
+        histogram = HdrHistogram(1, highest, 3)
         for value in values:
-            one.record_value(min(value, highest))
-        texts.append(one.encode().decode())
+            histogram.record_value(min(value, highest))
+        texts.append(histogram.encode().decode())
     every = merge([decode(text) for text in texts])
     assert total(texts).counts.tolist() == every.counts.tolist()
 

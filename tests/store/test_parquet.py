@@ -63,7 +63,7 @@ def test_what_is_no_number_is_null(tmp_path: Path) -> None:
 
 def test_folders_may_be_called_as_patterns_are(tmp_path: Path) -> None:
     folder = tmp_path / "[a]*?\\ 'x"
-    files = [folder / one / "lag.parquet" for one in ("1", "2")]
+    files = [folder / name / "lag.parquet" for name in ("1", "2")]
     for second, file in enumerate(files):
         file.parent.mkdir(parents=True)
         file.write_bytes(parquet.to_bytes("lag", [("r", "s", second, 5, 0.5)]))

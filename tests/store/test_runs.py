@@ -218,7 +218,7 @@ def test_attached_files_stay_inside_the_run(tmp_path: Path, name: str) -> None:
 def test_a_killed_run_is_rubbish_and_a_living_one_is_not(tmp_path: Path) -> None:
     results = Results(tmp_path)
     dead, living = start(BUILDING, tmp_path), start(BUILDING, tmp_path)
-    own = results.begin(KEY)
+    builder = results.begin(KEY)
     dead.send_signal(signal.SIGKILL)
     dead.wait()
     try:
@@ -227,7 +227,7 @@ def test_a_killed_run_is_rubbish_and_a_living_one_is_not(tmp_path: Path) -> None
         removed = results.clean()
         assert len(removed) == 1
         assert set(tmp_path.glob("c/v/insert/.*")) == before - set(removed)
-        assert own.folder.exists()
+        assert builder.folder.exists()
         assert results.runs() == []
     finally:
         living.communicate("")
@@ -235,7 +235,7 @@ def test_a_killed_run_is_rubbish_and_a_living_one_is_not(tmp_path: Path) -> None
     # it ended without finishing: what it left is rubbish now
     assert len(results.clean()) == 1
     assert not (tmp_path / "c").exists()
-    assert own.finish(circumstances()).exists()
+    assert builder.finish(circumstances()).exists()
 
 
 def test_cleaning_touches_nothing_but_building_folders(run: Path) -> None:

@@ -44,7 +44,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def one(root: Path, sql: str) -> object:
+def value_of(root: Path, sql: str) -> object:
     ((value,),) = query(root, sql).rows
     return value
 
@@ -63,7 +63,7 @@ def test_views_have_the_promised_columns(root: Path, view: str) -> None:
 @pytest.mark.parametrize("view", CONTRACT)
 def test_an_empty_folder_has_the_same_columns_and_types(root: Path, tmp_path: Path, view: str) -> None:
     assert query(tmp_path, f"describe {view}").rows == query(root, f"describe {view}").rows
-    assert one(tmp_path, f"select count(*) from {view}") == 0
+    assert value_of(tmp_path, f"select count(*) from {view}") == 0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_series_add_up_to_steps(root: Path) -> None:
         ) as added using (run_id, step, role)
         where added.operations = steps.operations and added.rows = steps.rows
     """
-    assert one(root, sql) == one(root, "select count(*) from steps")
+    assert value_of(root, sql) == value_of(root, "select count(*) from steps")
 
 
 def test_buckets_hold_all_responses(root: Path) -> None:
@@ -392,5 +392,5 @@ def test_what_other_programs_did_beside_a_step_is_in_steps(tmp_path: Path) -> No
     ]
     file.write_text(json.dumps(data))
     columns = "other_load, stolen, pressure, throttled, round(waited, 6), cpus"
-    found = query(tmp_path, f"SELECT {columns} FROM steps ORDER BY step_order DESC LIMIT 2").rows
-    assert [tuple(row) for row in found] == [(0.4, 0.0, 0.2, None, 0.4, "0,1"), (None,) * 6]
+    rows = query(tmp_path, f"SELECT {columns} FROM steps ORDER BY step_order DESC LIMIT 2").rows
+    assert [tuple(row) for row in rows] == [(0.4, 0.0, 0.2, None, 0.4, "0,1"), (None,) * 6]

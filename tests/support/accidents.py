@@ -61,7 +61,7 @@ class Tally:
 
     @property
     def faults(self) -> list[str]:
-        return [str(one) for one in self.accidents if one.faults]
+        return [str(accident) for accident in self.accidents if accident.faults]
 
 
 @contextlib.contextmanager
@@ -81,13 +81,13 @@ def filled(folder: Path) -> Iterator[None]:
 
 def victim_of(running: subprocess.Popen[bytes], draw: random.Random) -> psutil.Process | None:
     """A process that the command has started, drawn at random."""
-    found = []
+    processes = []
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(running.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if process.name().startswith(VICTIMS):
-                    found.append(process)
-    return draw.choice(found) if found else None
+                    processes.append(process)
+    return draw.choice(processes) if processes else None
 
 
 def meet(room: Room, command: Command, kind: str, after: float, draw: random.Random) -> Accident | None:
@@ -115,14 +115,14 @@ def meet(room: Room, command: Command, kind: str, after: float, draw: random.Ran
         if running.poll() is None:
             running.kill()
             running.wait()
-    said = room.said
-    faults = list(_faults(room, command, code, said))
-    sentence = next((line for line in said.splitlines()[::-1] if "error" in line or "failed" in line), "")
+    output = room.printed
+    faults = list(_faults(room, command, code, output))
+    sentence = next((line for line in output.splitlines()[::-1] if "error" in line or "failed" in line), "")
     again = room.start(*command.arguments, **command.env)
     follows = _ended(again, CLEAN_SECONDS + 30 * command.seconds)
     # Of a command that was over in time the results are there, which some refuse to make again.
     if follows not in (command.codes if code not in command.codes else (*command.codes, 2)):
-        faults.append(f"the same command ends with {follows}: {room.said[-400:]}")
+        faults.append(f"the same command ends with {follows}: {room.printed[-400:]}")
     faults += room.left_after(3)
     return Accident(command.name, kind, after, name, code, sentence[:160], tuple(faults))
 
@@ -136,13 +136,13 @@ def _ended(running: subprocess.Popen[bytes], seconds: float) -> int:
         return running.wait()
 
 
-def _faults(room: Room, command: Command, code: int, said: str) -> Iterator[str]:
+def _faults(room: Room, command: Command, code: int, output: str) -> Iterator[str]:
     if code not in (1, *command.codes):
-        yield f"exit code {code}: {said[-600:]}"
-    if "Traceback" in said or "defect" in said:
-        yield f"traceback: {said[-1500:]}"
-    if code == 1 and 1 not in command.codes and "error" not in said and "failed" not in said:
-        yield f"no sentence: {said[-400:]}"
+        yield f"exit code {code}: {output[-600:]}"
+    if "Traceback" in output or "defect" in output:
+        yield f"traceback: {output[-1500:]}"
+    if code == 1 and 1 not in command.codes and "error" not in output and "failed" not in output:
+        yield f"no sentence: {output[-400:]}"
     yield from room.left_after(5)
 
 
@@ -158,21 +158,21 @@ def study(
     """Lets `number` accidents happen in all pieces, each kind to each command in turn, at moments drawn at
     random."""
     draw, tally = random.Random(seed), Tally()
-    tally.accidents += [Accident(**{**one, "faults": tuple(one["faults"])}) for one in ledger.before]
+    tally.accidents += [Accident(**{**entry, "faults": tuple(entry["faults"])}) for entry in ledger.before]
     known: dict[str, float] = {}
-    met = Counter((one.command, one.kind) for one in tally.accidents)
+    met = Counter((accident.command, accident.kind) for accident in tally.accidents)
     turns = [(command, kind) for kind in (FULL, KILLED) for command in commands]
     while len(tally.accidents) < number and not ledger.over():
         command, kind = min(turns, key=lambda turn: met[turn[0].name, turn[1]])
         after = draw.uniform(0, known.get(command.name, command.seconds * factor))
         at = time.monotonic()
-        made = meet(room, command, kind, after, draw)
-        if made is None:
+        accident = meet(room, command, kind, after, draw)
+        if accident is None:
             tally.late += 1
             known[command.name] = min(after, time.monotonic() - at)
             continue
-        tally.accidents.append(made)
+        tally.accidents.append(accident)
         met[command.name, kind] += 1
-        ledger.add(asdict(made))
-        say(f"{len(tally.accidents)}/{number} {made}")
+        ledger.add(asdict(accident))
+        say(f"{len(tally.accidents)}/{number} {accident}")
     return tally

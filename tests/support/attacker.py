@@ -80,12 +80,12 @@ class Attacker:
                 self._plant(folder)
         try:
             with os.scandir(folder) as entries:
-                found = list(entries)
+                all_entries = list(entries)
         except OSError:
             # A folder that is closed may still let its content be guessed.
             self.count["closed folders"] += 1
             return
-        for entry in found:
+        for entry in all_entries:
             if entry.path in self._mine:
                 continue
             with contextlib.suppress(OSError):
@@ -204,11 +204,11 @@ class Attacker:
         host = "127.0.0.1" if table == "tcp" else "::1"
         family = socket.AF_INET if table == "tcp" else socket.AF_INET6
         for probe in PROBES:
-            with contextlib.suppress(OSError), socket.socket(family) as one:
-                one.settimeout(1)
-                one.connect((host, port))
+            with contextlib.suppress(OSError), socket.socket(family) as connection:
+                connection.settimeout(1)
+                connection.connect((host, port))
                 self.count["ports connected"] += probe == "postgres"
-                self._probe(one, f"port {port}", probe)
+                self._probe(connection, f"port {port}", probe)
 
     def _socket(self, path: str) -> None:
         if path in self._asked:
@@ -216,17 +216,17 @@ class Attacker:
         self._asked.add(path)
         self.count["sockets tried"] += 1
         for probe in PROBES:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-                one.settimeout(1)
-                one.connect(path)
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(path)
                 self.count["sockets connected"] += 1
-                self._probe(one, path, probe)
+                self._probe(connection, path, probe)
 
-    def _probe(self, one: socket.socket, where: str, probe: str) -> None:
-        one.sendall(PROBES[probe])
+    def _probe(self, connection: socket.socket, where: str, probe: str) -> None:
+        connection.sendall(PROBES[probe])
         answer = b""
         with contextlib.suppress(OSError):
-            answer = one.recv(512)
+            answer = connection.recv(512)
         if GRANTED[probe].search(answer):
             self.answers.append(f"{where} answers {probe}: {answer[:60]!r}")
         self._judge(answer, f"answer of {where}")

@@ -42,8 +42,8 @@ def run_bench(cluster: Cluster | None, folder: Path, *options: object) -> Done:
 
 def json_of(done: Done) -> dict[str, Any]:
     assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def pgbench_program() -> str | None:

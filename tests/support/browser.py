@@ -44,8 +44,8 @@ def browse(
     """Opens the page at the part that `fragment` names; the console goes to standard error, the DOM to
     standard output."""
     with tempfile.TemporaryDirectory(prefix="pgs-browser", ignore_cleanup_errors=True) as profile:
-        own = [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
-        command = [str(BROWSER), *OPTIONS, NOBODY, *own, *options, f"{page.as_uri()}#{fragment}"]
+        own_options = [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
+        command = [str(BROWSER), *OPTIONS, NOBODY, *own_options, *options, f"{page.as_uri()}#{fragment}"]
         return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
 
@@ -153,7 +153,7 @@ class Walk:
         os.write(self._to, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + 120
         while True:
-            said, mark, rest = self._rest.partition(b"\0")
+            reply, mark, rest = self._rest.partition(b"\0")
             if not mark:
                 assert select.select([self._from], [], [], max(0, until - time.monotonic()))[0], method
                 more = os.read(self._from, 1 << 20)
@@ -161,7 +161,7 @@ class Walk:
                 self._rest += more
                 continue
             self._rest = rest
-            answer = json.loads(said)
+            answer = json.loads(reply)
             if answer.get("id") == self._asked:
                 assert "error" not in answer, answer
                 return answer["result"]

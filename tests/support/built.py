@@ -42,11 +42,11 @@ def pgvector_source() -> Path:
     archive = debian_source("pgvector", "trixie")
     folder = cache_dir() / "archives" / "pgvector"
     if not (folder / "Makefile").is_file():
-        made = folder.with_name(f".pgvector-{archive.stat().st_mtime_ns}")
+        unpacked = folder.with_name(f".pgvector-{archive.stat().st_mtime_ns}")
         with tarfile.open(archive) as tar:
-            tar.extractall(made, filter="data")
-        (inner,) = made.iterdir()
+            tar.extractall(unpacked, filter="data")
+        (inner,) = unpacked.iterdir()
         with contextlib.suppress(OSError):  # another worker was quicker
             inner.rename(folder)
-        shutil.rmtree(made)
+        shutil.rmtree(unpacked)
     return folder

@@ -231,7 +231,7 @@ def _with_number(dice: random.Random) -> bytes:
     value = dice.choice(
         (*NUMBERS, "[" * 2000, '"' + dice.choice(TEXTS)[:20].encode("unicode_escape").decode())
     )
-    before, found, after = text.partition(f'"{key}": ')
-    return f"{before}{found}{value}{after[after.find(',') :] if ',' in after else after}".encode(
+    before, key_text, after = text.partition(f'"{key}": ')
+    return f"{before}{key_text}{value}{after[after.find(',') :] if ',' in after else after}".encode(
         "utf-8", "surrogatepass"
     )

@@ -97,11 +97,11 @@ class Sleeping:
         ).encode()
 
     def arrived(self, assignment: Assignment, machine: str, answer: bytes) -> None:
-        found = json.loads(answer)
-        assert found["id"] == assignment.id
-        if found.get("refused"):
+        fields = json.loads(answer)
+        assert fields["id"] == assignment.id
+        if fields.get("refused"):
             raise RetryError("it does not want to")
-        self.home.append({**found, "machine": machine})
+        self.home.append({**fields, "machine": machine})
 
     def failed(self, assignment: Assignment, reason: str) -> None:
         self.failures.append((assignment.id, reason))
@@ -178,12 +178,12 @@ def engine_on_loopback(
     *options: str,
     one_host: bool = False,
     environ: Mapping[str, str] | None = None,
-    own: Mapping[str, Mapping[str, str]] | None = None,
+    worker_environ: Mapping[str, Mapping[str, str]] | None = None,
     inside: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and workers as a user starts them, by the engine's own commands. options: of the scheduler;
-    environ: of all, own: of one worker (`w1`, `w2`, …). one_host: the workers do not pass for machines of
-    their own. inside: of one worker the command that starts it."""
+    environ: of all, worker_environ: of one worker (`w1`, `w2`, …). one_host: the workers do not pass for
+    machines of their own. inside: of one worker the command that starts it."""
     environ = environ or {}
     started: list[subprocess.Popen[bytes]] = []
 
@@ -218,7 +218,7 @@ def engine_on_loopback(
                 by=(inside or {}).get(name, ()),
                 **({} if one_host else {"PGSTRATA_MACHINE": name}),
                 **environ,
-                **(own or {}).get(name, {}),
+                **(worker_environ or {}).get(name, {}),
             )
         yield address, started
     finally:
@@ -231,7 +231,7 @@ def engine_on_loopback(
 def qualified(place: Path, *names: str) -> None:
     """Lets machines of these names be known to see enough, as after an earlier start of a client."""
     seen = look(Look(data_dir="data", servers=()))
-    found = Qualification(at=now(), seen=0.01, minutes=1.0, margin=0.9, offset=0.0)
-    known = {f"{seen.host}/{name}": Known(seen.fingerprint, seen.pgstrata, found) for name in names}
+    qualification = Qualification(at=now(), seen=0.01, minutes=1.0, margin=0.9, offset=0.0)
+    known = {f"{seen.host}/{name}": Known(seen.fingerprint, seen.pgstrata, qualification) for name in names}
     (place / "results" / ARRIVED).mkdir(parents=True)
     (place / "results" / ARRIVED / QUALIFIED).write_bytes(msgspec.json.encode(known))

@@ -391,13 +391,13 @@ def tls_half(certificate: Path, key: Path) -> Behaviour:
         _agrees_to_tls(talk)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
-        server = context.wrap_bio(heard, said, server_side=True)
-        while not said.pending:
+        heard, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(heard, outgoing, server_side=True)
+        while not outgoing.pending:
             heard.write(talk.connection.recv(65536))
             with contextlib.suppress(ssl.SSLWantReadError):
                 server.do_handshake()
-        flight = said.read()
+        flight = outgoing.read()
         talk.say(flight[: len(flight) // 2])
         talk.wait()
 

@@ -81,7 +81,7 @@ def add_step(
     whole: dict[str, list[Histogram]] = {role["name"]: [] for role in roles}
     for second in range(int(np.ceil(length))):
         part = min(1.0, length - second)
-        said = []
+        role_seconds = []
         for role in roles:
             slow = 0.35 if second == stall and role["target"] is None else 1.0
             n = round(role["rate"] * part * slow * random.normal(1, 0.02))
@@ -100,7 +100,7 @@ def add_step(
                 "errors": 0,
                 "retries": 0,
             }
-            said.append(
+            role_seconds.append(
                 counts
                 | {"histogram": latency.encode()}
                 | {name: seconds or 0.0 for name, seconds in percentiles(latency).items()}
@@ -109,7 +109,7 @@ def add_step(
             total = totals.setdefault(role["name"], dict.fromkeys(counts, 0))
             for count in counts:
                 total[count] += counts[count] if count != "name" else 0
-        event = {"event": "second", "second": second, "seconds": part, "roles": said}
+        event = {"event": "second", "second": second, "seconds": part, "roles": role_seconds}
         events.append(msgspec.convert(event, Second))
     series = series_rows(events)
 

@@ -44,7 +44,7 @@ class Load:
     def cpu_seconds(self) -> float:
         """CPU time of one of them until now, on average."""
         times = [process.cpu_times() for process in self._processes]
-        return float(sum(one.user + one.system for one in times) / max(1, len(times)))
+        return float(sum(cpu_time.user + cpu_time.system for cpu_time in times) / max(1, len(times)))
 
     def slowdown(self, cpu_seconds: float, seconds: float) -> float:
         """How many times less CPU time than this load alone would leave there was: 1 unless other programs
@@ -139,8 +139,8 @@ class Study:
         return "\n".join(lines)
 
     def _limits(self) -> Iterator[tuple[str, float, list[float]]]:
-        yield "once", FIRST_SECONDS, [one.seconds for one in self.strikes if one.pause is None]
-        yield "twice", SECOND_SECONDS, [one.seconds for one in self.strikes if one.pause is not None]
+        yield "once", FIRST_SECONDS, [strike.seconds for strike in self.strikes if strike.pause is None]
+        yield "twice", SECOND_SECONDS, [strike.seconds for strike in self.strikes if strike.pause is not None]
 
 
 def _at(seconds: Sequence[float], share: float) -> str:
@@ -166,7 +166,7 @@ def strike(
             took = time.monotonic() - begun
             if code in command.codes:
                 return None, took
-            fault = f"ended by itself with exit code {code}: {room.said[-1500:]}"
+            fault = f"ended by itself with exit code {code}: {room.printed[-1500:]}"
             return Strike(
                 command.name, "", os.getloadavg()[0], took, None, group, 0.0, 1.0, False, (fault,)
             ), took
@@ -193,10 +193,10 @@ def strike(
         if running.poll() is None:
             running.kill()
             running.wait()
-    is_cut_short = CUT_SHORT in room.said
+    is_cut_short = CUT_SHORT in room.printed
     faults = list(_faults(room, command, code, seconds / slowdown, slowdown, again is not None, is_cut_short))
     second = pause if again is not None else None
-    made = Strike(
+    struck = Strike(
         command.name,
         moment,
         os.getloadavg()[0],
@@ -210,7 +210,7 @@ def strike(
     )
     if faults:
         room.next_start()
-    return made, time.monotonic() - begun
+    return struck, time.monotonic() - begun
 
 
 def _moment(room: Room, running: subprocess.Popen[bytes]) -> str:
@@ -220,8 +220,8 @@ def _moment(room: Room, running: subprocess.Popen[bytes]) -> str:
         for process in psutil.Process(running.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 names[process.name()] += 1
-    said = (room.said.strip().splitlines() or ["nothing said"])[-1]
-    return f"{', '.join(sorted(names)) or 'alone'}: {said[:80]}"
+    last_line = (room.printed.strip().splitlines() or ["nothing said"])[-1]
+    return f"{', '.join(sorted(names)) or 'alone'}: {last_line[:80]}"
 
 
 def _faults(
@@ -232,11 +232,11 @@ def _faults(
     if seconds > most:
         yield f"took {seconds:.2f} s"
     # It may end by itself just then, and Python may not have begun yet, or be about to end.
-    ours = "pgstrata" in room.said
+    ours = "pgstrata" in room.printed
     if code not in (128 + INT, -INT, *command.codes) and (ours or code != 1):
-        yield f"exit code {code}: {room.said[-500:]}"
-    if ("Traceback" in room.said and ours) or "defect" in room.said:
-        yield f"traceback: {room.said[-1500:]}"
+        yield f"exit code {code}: {room.printed[-500:]}"
+    if ("Traceback" in room.printed and ours) or "defect" in room.printed:
+        yield f"traceback: {room.printed[-1500:]}"
     if is_cut_short:
         yield from room.left_after(slowdown, "process")
         room.look()
@@ -246,7 +246,7 @@ def _faults(
             room.next_start(folder.parents[3])
     if left := room.left_after(slowdown):
         yield from left
-        yield f"said: {room.said[-300:]}"
+        yield f"said: {room.printed[-300:]}"
 
 
 def _send(running: subprocess.Popen[bytes], group: bool) -> None:
@@ -279,45 +279,45 @@ def study(
     Each command is interrupted as often as any other. factor: how many times as long as on an idle machine
     commands take here.
     """
-    found = Study(shop.commands, random.Random(seed))
-    found.strikes += [Strike(**{**one, "faults": tuple(one["faults"])}) for one in ledger.before]
-    found.begun.update(one.command for one in found.strikes)
+    tally = Study(shop.commands, random.Random(seed))
+    tally.strikes += [Strike(**{**entry, "faults": tuple(entry["faults"])}) for entry in ledger.before]
+    tally.begun.update(past.command for past in tally.strikes)
 
     def lane(room: Room) -> None:
         while True:
-            with found.lock:
-                if found.begun.total() >= number or ledger.over():
+            with tally.lock:
+                if tally.begun.total() >= number or ledger.over():
                     return
-                command = min(found.commands, key=lambda one: found.begun[one.name])
-                found.begun[command.name] += 1
-                most = found.known.get(command.name, command.seconds * factor * found.pace)
-                after = found.draw.uniform(0, most)
-                pause = found.draw.uniform(0.25, 1.5) if found.draw.random() < 0.3 else None
-                group = found.draw.random() < 0.5
-            made, seconds = strike(room, busy, command, after, pause, group)
-            with found.lock:
-                if made is None:
-                    found.late += 1
-                    found.begun[command.name] -= 1
-                    found.known[command.name] = min(seconds, most)
+                command = min(tally.commands, key=lambda candidate: tally.begun[candidate.name])
+                tally.begun[command.name] += 1
+                most = tally.known.get(command.name, command.seconds * factor * tally.pace)
+                after = tally.draw.uniform(0, most)
+                pause = tally.draw.uniform(0.25, 1.5) if tally.draw.random() < 0.3 else None
+                group = tally.draw.random() < 0.5
+            struck, seconds = strike(room, busy, command, after, pause, group)
+            with tally.lock:
+                if struck is None:
+                    tally.late += 1
+                    tally.begun[command.name] -= 1
+                    tally.known[command.name] = min(seconds, most)
                     continue
-                found.strikes.append(made)
-                found.pace += 0.3 * (made.slowdown - found.pace)
-                ledger.add(asdict(made))
-                say(f"{len(found.strikes)}/{number} {made}")
+                tally.strikes.append(struck)
+                tally.pace += 0.3 * (struck.slowdown - tally.pace)
+                ledger.add(asdict(struck))
+                say(f"{len(tally.strikes)}/{number} {struck}")
 
     def guarded(room: Room) -> None:
         try:
             lane(room)
         except BaseException as error:
-            found.errors.append(error)
+            tally.errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(room,)) for room in rooms]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return tally
 
 
 def rooms_in(place: Path, number: int) -> list[Path]:

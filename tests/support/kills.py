@@ -89,7 +89,7 @@ class Room:
             )
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text()
 
     def next_start(self, results: Path | None = None) -> None:
@@ -97,7 +97,7 @@ class Room:
         options: list[str | Path] = ["--data-dir", self.data, "--results", results or self.results]
         options.append("--no-report")
         self.start("run", "--server", "path:/nowhere", "--workload", "pgbench", *options).wait(CLEAN_SECONDS)
-        assert "there is no PostgreSQL in /nowhere" in self.said, self.said
+        assert "there is no PostgreSQL in /nowhere" in self.printed, self.printed
 
     def look(self) -> None:
         """Remembers which clusters there are: groups are named after them."""
@@ -107,18 +107,18 @@ class Room:
     def left(self) -> list[str]:
         """All that is left, each in a few words."""
         here = {f"process {process.pid}" for process in living_in(self.place)}
-        found = sorted(here - self._before)
-        found += sorted(set(self._memory()) - self._before)
-        found += [f"group {g}" for g in groups_here() if any(name in g.name for name in self._seen)]
-        found += [f"folder {p}" for p in (self.data, self.temporary) if p.is_dir() for p in p.iterdir()]
+        leftovers = sorted(here - self._before)
+        leftovers += sorted(set(self._memory()) - self._before)
+        leftovers += [f"group {g}" for g in groups_here() if any(name in g.name for name in self._seen)]
+        leftovers += [f"folder {p}" for p in (self.data, self.temporary) if p.is_dir() for p in p.iterdir()]
         hidden = [
             *self.results.rglob("*.building"),
             *self.cache.rglob(".*building*"),
             *self.cache.rglob("*.part"),
             *self.cache.glob("building/*"),
         ]
-        found += [f"folder {path}" for path in hidden]
-        return found
+        leftovers += [f"folder {path}" for path in hidden]
+        return leftovers
 
     def left_after(self, seconds: float, kind: str = "") -> list[str]:
         """What is still left, of a kind or at all, after some time in which it may go by itself."""
@@ -207,7 +207,7 @@ def strike(room: Room, phase: Phase, server: str, number: signal.Signals, after:
         time.sleep(after)
         room.look()
         if running.poll() is not None:
-            assert running.returncode == 0, room.said
+            assert running.returncode == 0, room.printed
             tally.late += 1
             left = room.left_after(5)
         else:
@@ -221,9 +221,9 @@ def strike(room: Room, phase: Phase, server: str, number: signal.Signals, after:
                 room.next_start()
                 left += room.left_after(5)
             else:
-                assert code in (128 + number, 0), f"exit code {code}\n{room.said}"
+                assert code in (128 + number, 0), f"exit code {code}\n{room.printed}"
                 left = room.left_after(1)
-                assert "Traceback" not in room.said and "defect" not in room.said, room.said
+                assert "Traceback" not in room.printed and "defect" not in room.printed, room.printed
         tally.left += [f"{phase.name}, {number.name} after {after:.3f} s: {what}" for what in left]
         if left:
             room.next_start()
@@ -252,8 +252,8 @@ def loop(
         sent, after = draw.choice(SIGNALS), draw.uniform(0, phase.spread)
         before = len(tally.left)
         strike(room, phase, server, sent, after, tally)
-        said = "; ".join(tally.left[before:]) or "nothing left"
-        say(f"{sum(tally.strikes.values())}/{kills} {phase.name} {sent.name} after {after:.2f} s; {said}")
+        left = "; ".join(tally.left[before:]) or "nothing left"
+        say(f"{sum(tally.strikes.values())}/{kills} {phase.name} {sent.name} after {after:.2f} s; {left}")
         assert number < 4 * kills, f"most kills come too late:\n{tally.table()}"
     return tally
 
@@ -376,11 +376,11 @@ def end_when(room: Room, file: Path, number: signal.Signals, reached: Callable[[
     try:
         until = time.monotonic() + 240
         while running.poll() is None and not reached():
-            assert time.monotonic() < until, room.said
+            assert time.monotonic() < until, room.printed
             time.sleep(0.01)
-        assert running.poll() is None, room.said
+        assert running.poll() is None, room.printed
         running.send_signal(number)
-        assert running.wait(CLEAN_SECONDS) == (-KILL if number == KILL else 128 + number), room.said
+        assert running.wait(CLEAN_SECONDS) == (-KILL if number == KILL else 128 + number), room.printed
     finally:
         if running.poll() is None:
             running.kill()
@@ -391,5 +391,5 @@ def end_when(room: Room, file: Path, number: signal.Signals, reached: Callable[[
 def run(room: Room, *arguments: str | Path) -> str:
     """Runs a campaign to its end, and returns what was said."""
     running = room.start("run", *arguments)
-    assert running.wait(240) == 0, room.said
-    return room.said
+    assert running.wait(240) == 0, room.printed
+    return room.printed

@@ -48,9 +48,9 @@ class Ledger:
         load = os.getloadavg()[0]
         self._write({"piece": {"begun": at, "revision": done.stdout.strip(), "load": load, **about}})
 
-    def add(self, found: dict[str, Any]) -> None:
+    def add(self, entry: dict[str, Any]) -> None:
         """Notes something that was found."""
-        self._write({"found": found})
+        self._write({"found": entry})
 
     def over(self) -> bool:
         """Returns whether the piece has had its hours."""

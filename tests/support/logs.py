@@ -49,84 +49,84 @@ def stamp(time: int, zone: str = "UTC", offset: int = 0) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}.{time // 1000 % 1000:03d} {zone}"
 
 
-def csv_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+def csv_entry(entry: Told, zone: str = "UTC", offset: int = 0) -> str:
     """As write_csvlog of PostgreSQL 14 and later."""
 
     def text(value: str) -> str:
         return '"' + value.replace('"', '""') + '"' if value else ""
 
-    started = stamp(told.started, zone, offset)
+    started = stamp(entry.started, zone, offset)
     seconds = started[:19] + started[23:]
     fields = [
-        stamp(told.time, zone, offset),
-        '"app"' if told.database else "",
-        text(told.database),
-        told.process,
+        stamp(entry.time, zone, offset),
+        '"app"' if entry.database else "",
+        text(entry.database),
+        entry.process,
         '"[local]"',
-        told.session,
-        str(told.number),
-        text(told.tag),
+        entry.session,
+        str(entry.number),
+        text(entry.tag),
         seconds,
-        told.transaction,
+        entry.transaction,
         "0",
-        told.severity,
-        told.sqlstate,
-        text(told.message),
-        text(told.detail),
+        entry.severity,
+        entry.sqlstate,
+        text(entry.message),
+        text(entry.detail),
         "",
         "",
         "",
-        text(told.context),
-        text(told.query),
+        text(entry.context),
+        text(entry.query),
         "",
         "",
         '"tests"',
-        text(told.backend),
+        text(entry.backend),
         "",
         "0",
     ]
     return ",".join(fields) + "\n"
 
 
-def json_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+def json_entry(entry: Told, zone: str = "UTC", offset: int = 0) -> str:
     """As write_jsonlog."""
-    started = stamp(told.started, zone, offset)
-    made = {
-        "timestamp": stamp(told.time, zone, offset),
+    started = stamp(entry.started, zone, offset)
+    fields = {
+        "timestamp": stamp(entry.time, zone, offset),
         "user": "app",
-        "dbname": told.database,
-        "pid": int(told.process),
+        "dbname": entry.database,
+        "pid": int(entry.process),
         "remote_host": "[local]",
-        "session_id": told.session,
-        "line_num": told.number,
-        "ps": told.tag,
+        "session_id": entry.session,
+        "line_num": entry.number,
+        "ps": entry.tag,
         "session_start": started[:19] + started[23:],
-        "vxid": told.transaction,
+        "vxid": entry.transaction,
         "txid": 0,
-        "error_severity": told.severity,
-        "state_code": told.sqlstate if told.sqlstate != "00000" else "",
-        "message": told.message,
-        "detail": told.detail,
-        "context": told.context,
-        "statement": told.query,
+        "error_severity": entry.severity,
+        "state_code": entry.sqlstate if entry.sqlstate != "00000" else "",
+        "message": entry.message,
+        "detail": entry.detail,
+        "context": entry.context,
+        "statement": entry.query,
         "application_name": "tests",
-        "backend_type": told.backend,
+        "backend_type": entry.backend,
         "query_id": 0,
     }
-    kept = {key: value for key, value in made.items() if value != ""}
+    kept = {key: value for key, value in fields.items() if value != ""}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def stderr_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+def stderr_entry(entry: Told, zone: str = "UTC", offset: int = 0) -> str:
     """As send_message_to_server_log with log_line_prefix = '%m [%c] %e %q%u@%d '."""
-    prefix = f"{stamp(told.time, zone, offset)} [{told.session}] {told.sqlstate} app@{told.database} "
-    parts = [(told.severity, told.message)]
+    prefix = f"{stamp(entry.time, zone, offset)} [{entry.session}] {entry.sqlstate} app@{entry.database} "
+    parts = [(entry.severity, entry.message)]
     parts += [
         (name, text)
         for name, text in (
-            ("DETAIL", told.detail),
-            ("CONTEXT", told.context),
-            ("STATEMENT", told.query),
+            ("DETAIL", entry.detail),
+            ("CONTEXT", entry.context),
+            ("STATEMENT", entry.query),
         )
         if text
     ]
@@ -138,8 +138,8 @@ PREFIX = "%m [%c] %e %q%u@%d "
 FORMS = {"csvlog": csv_entry, "jsonlog": json_entry, "stderr": stderr_entry}
 
 
-def log(told: Iterable[Told], form: str = "csvlog", zone: str = "UTC", offset: int = 0) -> str:
-    return "".join(FORMS[form](one, zone, offset) for one in told)
+def log(entries: Iterable[Told], form: str = "csvlog", zone: str = "UTC", offset: int = 0) -> str:
+    return "".join(FORMS[form](entry, zone, offset) for entry in entries)
 
 
 def plain(time: int, took: float, text: str, **more: str) -> Told:
@@ -160,23 +160,23 @@ def extended(
     values = list(values)
     detail = listed(values) if values else ""
     third = took / 3
-    made = [
+    entries = [
         Told(time, f"duration: {third:.3f} ms  parse {name}: {text}"),
         Told(time, f"duration: {third:.3f} ms  bind {name}: {text}", detail=detail),
         Told(time, f"duration: {third:.3f} ms  execute {name}: {text}", detail=detail),
     ]
-    return [replace(one, **more) for one in made]  # type: ignore[arg-type]
+    return [replace(entry, **more) for entry in entries]  # type: ignore[arg-type]
 
 
 def taken(
-    folder: Path, told: Sequence[Told], form: str = "csvlog", mask: bool = False
+    folder: Path, entries: Sequence[Told], form: str = "csvlog", mask: bool = False
 ) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
     """Returns the header and every session of a log of these entries; all of them are accounted for."""
     file, to = folder / "log", folder / "log.traffic"
-    file.write_text(log(told, form))
+    file.write_text(log(entries, form))
     to.unlink(missing_ok=True)
     capture([file], to, mask=Mask() if mask else None, prefix=PREFIX if form == "stderr" else None)
-    with Captured(to) as found:
-        balance = found.header.balance
-        assert balance is not None and (balance.difference, balance.entries) == (0, len(told)), balance
-        return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
+    with Captured(to) as captured:
+        balance = captured.header.balance
+        assert balance is not None and (balance.difference, balance.entries) == (0, len(entries)), balance
+        return captured.header, [(entry, list(captured.statements(entry))) for entry in captured.sessions()]

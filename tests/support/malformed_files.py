@@ -90,25 +90,25 @@ def in_packed(dice: random.Random, data: bytes) -> bytes:
 
 def _entries() -> list[Told]:
     texts = ("SELECT 1", "INSERT INTO t VALUES ('it''s\n\tü', 2)", "UPDATE t SET a = $1 WHERE b = $2")
-    made = [plain(START + n * 1000, 1.5, text) for n, text in enumerate(texts)]
-    made += extended(START + 9000, 3, texts[2], ["1", None])
+    entries = [plain(START + n * 1000, 1.5, text) for n, text in enumerate(texts)]
+    entries += extended(START + 9000, 3, texts[2], ["1", None])
     failed = Told(START + 20_000, "no such table", severity="ERROR", sqlstate="42P01", query=texts[0])
-    return [*made, failed, replace(made[0], message="disconnection: session time: 0:00:01.000 user=a")]
+    return [*entries, failed, replace(entries[0], message="disconnection: session time: 0:00:01.000 user=a")]
 
 
 def _logs(folder: Path) -> Try:
     texts = {form: log(_entries(), form).encode() for form in FORMS}
     number = 0
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         nonlocal number
         form = dice.choice(sorted(texts))
         data = in_packed(dice, texts[form]) if dice.random() < 0.2 else in_bytes(dice, texts[form])
         file, to = folder / "log", folder / f"{number}.traffic"
         file.write_bytes(data)
         with refused(shown(data)):
-            found = find([file])
-            for _ in found.entries():
+            logs = find([file])
+            for _ in logs.entries():
                 pass
         if dice.random() < 0.1:
             number += 1
@@ -116,13 +116,13 @@ def _logs(folder: Path) -> Try:
                 capture([file], to)
             to.unlink(missing_ok=True)
 
-    return one
+    return attempt
 
 
 def _captured(folder: Path) -> Try:
     file = folder / "captured"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         data = mutated(dice)
         file.write_bytes(data)
         with refused(shown(data)), Captured(file) as traffic:
@@ -130,7 +130,7 @@ def _captured(folder: Path) -> Try:
                 for _ in traffic.statements(entry):
                     pass
 
-    return one
+    return attempt
 
 
 # --- dumps ------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _dumps(folder: Path) -> Try:
             member.size = len(_toc())
             archive.addfile(member, io.BytesIO(_toc()))
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         nonlocal number
         number += 1
         # pg_restore is another process: it is asked now and then.
@@ -179,7 +179,7 @@ def _dumps(folder: Path) -> Try:
             for _ in setup_files.read(file, f"malformed-{number}").items:
                 pass
 
-    return one
+    return attempt
 
 
 # --- configuration ----------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _configurations(folder: Path) -> Try:
     file = folder / "f.conf"
     (folder / "other.conf").write_text("work_mem = 4MB\n")
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         lines = CONFIGURATION.split("\n")
         at = dice.randrange(len(lines))
         lines[at] = f"{lines[at].partition('=')[0]}= {dice.choice((*NUMBERS, *TEXTS))}"
@@ -230,13 +230,13 @@ def _configurations(folder: Path) -> Try:
             assignments(config_file)
             explain([config_file], dice.choice((90600, 120000, 170000)), 1 << 30)
 
-    return one
+    return attempt
 
 
 def _campaigns(folder: Path) -> Try:
     file = folder / "c.toml"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         text = in_lines(dice, CAMPAIGN) if dice.random() < 0.7 else CAMPAIGN
         data = text.encode("utf-8", "surrogatepass")
         data = in_bytes(dice, data) if dice.random() < 0.5 else data
@@ -244,7 +244,7 @@ def _campaigns(folder: Path) -> Try:
         with refused(shown(data)):
             read_campaign(file)
 
-    return one
+    return attempt
 
 
 # --- results ----------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _records(folder: Path) -> Try:
         if (run.folder / name).exists()
     }
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         name = dice.choice(("run.json", *files))
         if dice.random() < 0.6:
             data = json.dumps(in_json(dice, json.loads(files[name]))).encode()
@@ -274,25 +274,25 @@ def _records(folder: Path) -> Try:
             with refused(shown(data)):
                 if name != "run.json":
                     sum_anew(run.folder)
-                found = read_run(run.folder)
-                if isinstance(found, Run):
-                    for by_role in found.histograms.values():
+                read_back = read_run(run.folder)
+                if isinstance(read_back, Run):
+                    for by_role in read_back.histograms.values():
                         for text in by_role.values():
                             histogram.decode(text)
-                    _ = found.settings(), found.defaults(), found.plans(), found.scripts
+                    _ = read_back.settings(), read_back.defaults(), read_back.plans(), read_back.scripts
                 else:
-                    assert found.reason.isprintable() and len(found.reason) <= 301, found.reason
+                    assert read_back.reason.isprintable() and len(read_back.reason) <= 301, read_back.reason
         finally:
             (run.folder / name).write_bytes(files[name])
 
-    return one
+    return attempt
 
 
 def _histograms(folder: Path) -> Try:
     dice = random.Random("histograms")
     whole = [histogram.record(dice.randrange(1, 10**6) for _ in range(n)).encode() for n in (0, 1, 50, 5000)]
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         texts = list(whole)
         place = dice.randrange(len(texts))
         text = texts[place].encode()
@@ -307,7 +307,7 @@ def _histograms(folder: Path) -> Try:
             with refused(lambda: f"the histogram {texts[place]!r}"):
                 read(texts[place]).percentiles((50, 99))
 
-    return one
+    return attempt
 
 
 def _tables(folder: Path) -> Try:
@@ -315,7 +315,7 @@ def _tables(folder: Path) -> Try:
     file = run.folder / "series.parquet"
     sound = file.read_bytes()
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         data = bytearray(sound)
         for _ in range(dice.choice((1, 3, 50))):
             data[dice.randrange(len(data))] = dice.randrange(256)
@@ -324,7 +324,7 @@ def _tables(folder: Path) -> Try:
             table = run.table("series")
             histogram.total([text for text in table["histogram"] if text is not None][:50])
 
-    return one
+    return attempt
 
 
 # --- profiles, counted call graphs, statistics, vectors, mail, patches ------------------------
@@ -334,7 +334,7 @@ def _profiles(folder: Path) -> Try:
     text = "".join(f"postgres;main;exec_{n};scan{n % 7} {n * 13 + 1}\n" for n in range(50)).encode()
     file = folder / "stacks.gz"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         data = in_packed(dice, text)
         file.write_bytes(data)
         with refused(shown(data)):
@@ -342,7 +342,7 @@ def _profiles(folder: Path) -> Try:
                 in_samples(stacks, 1000)
                 shares(stacks)
 
-    return one
+    return attempt
 
 
 CALLGRIND = """# callgrind format
@@ -368,7 +368,7 @@ totals: 1220 5
 def _call_graphs(folder: Path) -> Try:
     file = folder / "part"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         lines = CALLGRIND.split("\n")
         if dice.random() < 0.5:
             at = dice.randrange(len(lines))
@@ -381,7 +381,7 @@ def _call_graphs(folder: Path) -> Try:
             graph.per(10).without(graph)
             own_processes(graph)
 
-    return one
+    return attempt
 
 
 def _statistics(folder: Path) -> Try:
@@ -403,7 +403,7 @@ def _statistics(folder: Path) -> Try:
         statistics.COLUMNS: table("columns", [column] * 3),
     }
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         name = dice.choice(sorted(sound))
         data = sound[name]
         if dice.random() < 0.5:
@@ -418,7 +418,7 @@ def _statistics(folder: Path) -> Try:
         with refused(shown(data)):
             statistics.of_folder(folder)
 
-    return one
+    return attempt
 
 
 def _vectors(folder: Path) -> Try:
@@ -426,17 +426,17 @@ def _vectors(folder: Path) -> Try:
     data.folder.mkdir(parents=True)
     sound = json.dumps([[n, n + 1, n + 2, n + 3] for n in range(10)])
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         text = sound.encode()
         if dice.random() < 0.5:
             text = json.dumps(in_json(dice, json.loads(sound))).encode()
         text = in_bytes(dice, text) if dice.random() < 0.5 else text
         (data.folder / "truth.json").write_bytes(text)
         with refused(shown(text)):
-            found = data.truth()
-            assert [len(row) for row in found] == [4] * 10
+            rows = data.truth()
+            assert [len(row) for row in rows] == [4] * 10
 
-    return one
+    return attempt
 
 
 MBOX = b"""From somebody Thu Feb 11 18:27:14 2010
@@ -462,7 +462,7 @@ text
 def _mail(folder: Path) -> Try:
     file = folder / "mail"
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         data = in_packed(dice, MBOX) if dice.random() < 0.3 else in_bytes(dice, MBOX)
         file.write_bytes(data)
         counts: Counter[str] = Counter()
@@ -470,7 +470,7 @@ def _mail(folder: Path) -> Try:
             for message in sources.messages(file, counts):
                 assert len(message) <= sources.MOST_BYTES
 
-    return one
+    return attempt
 
 
 PATCH = b"""From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001
@@ -504,7 +504,7 @@ def _patches(folder: Path) -> Try:
     tree.mkdir()
     victim.write_text("precious")
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         for file in tree.iterdir():
             if not file.is_dir():
                 file.unlink()
@@ -521,13 +521,13 @@ def _patches(folder: Path) -> Try:
         assert victim.read_text() == "precious", data
         assert {path.name for path in folder.iterdir()} == {"tree", "a.patch", "victim"}, data
 
-    return one
+    return attempt
 
 
 def _foreign_results(folder: Path) -> Try:
     files = {name: text.encode() for name, text in of_every_format().items()}
 
-    def one(dice: random.Random) -> None:
+    def attempt(dice: random.Random) -> None:
         name = dice.choice(list(files))
         data = in_bytes(dice, files[name])
         (folder / name).write_bytes(data)
@@ -535,7 +535,7 @@ def _foreign_results(folder: Path) -> Try:
             for run in runs_of(named(read_files([folder / name]), "", "", "")):
                 assert run.steps, data
 
-    return one
+    return attempt
 
 
 READERS: dict[str, Callable[[Path], Try]] = {

@@ -104,13 +104,13 @@ def statements(text: str) -> list[str]:
 
 def estimates_of(connection: psycopg.Connection[Any]) -> dict[str, list[float]]:
     """The rows that EXPLAIN expects of each query, and of each of its scans."""
-    found = {}
+    estimates = {}
     for query in QUERIES:
         (plan,) = connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone() or (None,)
         nodes = nodes_of(plan)
         scans = [float(n.plan["Plan Rows"]) for n in nodes if "Relation Name" in n.plan and not n.parallel]
-        found[query] = [float(nodes[0].plan["Plan Rows"]), *sorted(scans)]
-    return found
+        estimates[query] = [float(nodes[0].plan["Plan Rows"]), *sorted(scans)]
+    return estimates
 
 
 def sizes_of(connection: psycopg.Connection[Any]) -> dict[str, int]:

@@ -17,7 +17,7 @@ import pgstrata
 
 def living_in(folder: Path) -> list[psutil.Process]:
     """Processes with this folder in their command line or as working directory."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
@@ -26,8 +26,8 @@ def living_in(folder: Path) -> list[psutil.Process]:
         except psutil.Error:
             continue
         if any(str(folder) in word for word in words):
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -60,21 +60,21 @@ class Running:
             )
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text()
 
     def wait_for(self, what: Callable[[], Any], seconds: float = 240) -> Any:
         """The first true answer of `what`; the test fails if the program ends before."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if found := what():
-                return found
-            assert self.process.poll() is None, self.said
+            if answer := what():
+                return answer
+            assert self.process.poll() is None, self.printed
             time.sleep(0.02)
-        raise AssertionError(f"nothing happened for {seconds} s: {self.said}")
+        raise AssertionError(f"nothing happened for {seconds} s: {self.printed}")
 
     def wait_for_text(self, text: str) -> None:
-        self.wait_for(lambda: text in self.said)
+        self.wait_for(lambda: text in self.printed)
 
     def end(self) -> int:
         return self.process.wait(240)

@@ -56,5 +56,5 @@ def until(cluster: Cluster, database: str, phases: Sequence[Phase], name: str) -
 
 def step_of(phases: Sequence[Phase], name: str) -> Step:
     """The step of this name."""
-    (found,) = [p for p in phases if isinstance(p, Step) and p.name == name]
-    return found
+    (step,) = [p for p in phases if isinstance(p, Step) and p.name == name]
+    return step

@@ -143,5 +143,5 @@ def stored_run(variant: str, repeat: int, *steps: StepRecord, **changes: Any) ->
 
 def on_disk(run: Run) -> dict[str, Any]:
     """run.json as it lies in the run's folder, which others read, too."""
-    found: dict[str, Any] = json.loads((run.folder / "run.json").read_text())
-    return found
+    record: dict[str, Any] = json.loads((run.folder / "run.json").read_text())
+    return record

@@ -30,30 +30,30 @@ class Entry:
     @property
     def parts(self) -> list[str]:
         """The entry, its DETAIL, its STATEMENT: what begins with a prefix of its own."""
-        made: list[str] = []
+        parts: list[str] = []
         for line in self.lines:
             if line.startswith("\t"):
-                made[-1] += f"\n{line}"
+                parts[-1] += f"\n{line}"
             else:
-                made.append(line)
-        return made
+                parts.append(line)
+        return parts
 
 
 def entries(text: str) -> list[Entry]:
     """Takes apart a text log whose log_line_prefix begins with `%m [%c]`."""
-    made: list[list[str]] = []
+    line_groups: list[list[str]] = []
     for line in text.split("\n")[:-1]:
-        if line.startswith("\t") or (made and _MORE.match(line)):
-            made[-1].append(line)
+        if line.startswith("\t") or (line_groups and _MORE.match(line)):
+            line_groups[-1].append(line)
         else:
-            made.append([line])
-    return [Entry(_when(lines[0]), _process(lines[0]), tuple(lines)) for lines in made]
+            line_groups.append([line])
+    return [Entry(_when(lines[0]), _process(lines[0]), tuple(lines)) for lines in line_groups]
 
 
 def _process(line: str) -> str:
-    found = re.search(r"\[[0-9a-f]+\.([0-9a-f]+)\]", line)
-    assert found is not None
-    return str(int(found[1], 16))
+    match = re.search(r"\[[0-9a-f]+\.([0-9a-f]+)\]", line)
+    assert match is not None
+    return str(int(match[1], 16))
 
 
 def _when(line: str) -> datetime:
@@ -63,7 +63,7 @@ def _when(line: str) -> datetime:
 def chunks(number: int, text: str) -> list[str]:
     """As write_syslog of PostgreSQL sends an entry, with its sequence numbers."""
     data = text.encode()
-    made: list[str] = []
+    parts: list[str] = []
     while data:
         if data.startswith(b"\n"):
             data = data[1:]
@@ -75,18 +75,18 @@ def chunks(number: int, text: str) -> list[str]:
             spaces = [at for at in range(1, len(part)) if part[at : at + 1].isspace()]
             part = part[: spaces[-1]] if spaces else part
         data = data[len(part) :]
-        made.append(f"[{number}-{len(made) + 1}] {part.decode()}")
-    return made
+        parts.append(f"[{number}-{len(parts) + 1}] {part.decode()}")
+    return parts
 
 
 def rfc3339(time: datetime, zone: str = "Z") -> str:
     return f"{time:%Y-%m-%dT%H:%M:%S.%f}{zone}"
 
 
-def _numbered(found: Sequence[Entry]) -> Iterable[tuple[Entry, list[str]]]:
+def _numbered(entries: Sequence[Entry]) -> Iterable[tuple[Entry, list[str]]]:
     """Entries with their chunks: a process counts its own."""
     counts: dict[str, int] = {}
-    for entry in found:
+    for entry in entries:
         counts[entry.process] = counts.get(entry.process, 0) + 1
         yield entry, chunks(counts[entry.process], entry.text)
 
@@ -94,10 +94,10 @@ def _numbered(found: Sequence[Entry]) -> Iterable[tuple[Entry, list[str]]]:
 OTHER_PROGRAM = "sshd[99]: Accepted publickey for root"
 
 
-def syslog(found: Sequence[Entry], *, tab: str = "#011", form: str = "bsd") -> str:
+def syslog(entries: Sequence[Entry], *, tab: str = "#011", form: str = "bsd") -> str:
     """A file of rsyslog. form: of the header. Lines of another program stand in between."""
     lines = []
-    for entry, parts in _numbered(found):
+    for entry, parts in _numbered(entries):
         header = {
             "bsd": f"{entry.time:%b %e %H:%M:%S} db1 postgres[{entry.process}]: ",
             "iso": f"{rfc3339(entry.time, '+00:00')} db1 postgres[{entry.process}]: ",
@@ -109,23 +109,23 @@ def syslog(found: Sequence[Entry], *, tab: str = "#011", form: str = "bsd") -> s
     return "\n".join(lines) + "\n"
 
 
-def heroku(found: Sequence[Entry]) -> str:
+def heroku(entries: Sequence[Entry]) -> str:
     """What `heroku logs -p postgres` prints: with spaces for tabs, and the attachment's name."""
     lines = []
-    for entry, parts in _numbered(found):
+    for entry, parts in _numbered(entries):
         header = f"{entry.time:%Y-%m-%dT%H:%M:%S}+00:00 app[postgres.{entry.process}]: [DATABASE] "
         lines += [header + part.replace("\t", "    ") for part in parts]
         lines.append(f"{entry.time:%Y-%m-%dT%H:%M:%S}+00:00 app[web.1]: GET /")
     return "\n".join(lines) + "\n"
 
 
-def journal(found: Sequence[Entry], *, of_syslog: bool) -> str:
+def journal(entries: Sequence[Entry], *, of_syslog: bool) -> str:
     """What `journalctl -o json --all` prints of a server that logs to syslog, or to standard error."""
-    made = []
-    for entry, parts in _numbered(found):
+    records = []
+    for entry, parts in _numbered(entries):
         for part in parts if of_syslog else entry.lines:
             micro = int(entry.time.timestamp()) * 1_000_000 + entry.time.microsecond
-            one: dict[str, object] = {
+            record: dict[str, object] = {
                 "__CURSOR": "s=1;i=2",
                 "__REALTIME_TIMESTAMP": str(micro + 5),
                 "_SOURCE_REALTIME_TIMESTAMP": str(micro),
@@ -135,22 +135,22 @@ def journal(found: Sequence[Entry], *, of_syslog: bool) -> str:
                 # An array where it is no text that can be printed.
                 "MESSAGE": part if part.isprintable() or "\x1b" not in part else list(part.encode()),
             }
-            made.append(one)
-        made.append(
+            records.append(record)
+        records.append(
             {"__CURSOR": "s", "__REALTIME_TIMESTAMP": "1", "SYSLOG_IDENTIFIER": "sshd", "MESSAGE": "x"}
         )
-    return "".join(json.dumps(one) + "\n" for one in made)
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def cloud_logging(found: Sequence[Entry], *, by_line: bool = False, layout: str = "lines") -> str:
+def cloud_logging(entries: Sequence[Entry], *, by_line: bool = False, layout: str = "lines") -> str:
     """An export of Cloud Logging. by_line: as it was until 2021, each line an entry. layout: lines in the
     order of time, or the array that `gcloud logging read` prints, the newest first."""
-    made: list[dict[str, object]] = []
+    records: list[dict[str, object]] = []
     at = 0
-    for entry in found:
+    for entry in entries:
         for text in entry.lines if by_line else entry.parts:
             at += 1
-            made.append(
+            records.append(
                 {
                     "insertId": f"s={at}",
                     "logName": "projects/shop/logs/cloudsql.googleapis.com%2Fpostgres.log",
@@ -161,7 +161,7 @@ def cloud_logging(found: Sequence[Entry], *, by_line: bool = False, layout: str 
                     "timestamp": rfc3339(entry.time + timedelta(microseconds=at % 900 if by_line else 0)),
                 }
             )
-        made.append(
+        records.append(
             {
                 "insertId": f"o={at}",
                 "logName": "projects/shop/logs/cloudaudit.googleapis.com%2Factivity",
@@ -171,8 +171,8 @@ def cloud_logging(found: Sequence[Entry], *, by_line: bool = False, layout: str 
             }
         )
     if layout == "lines":
-        return "".join(json.dumps(one) + "\n" for one in made)
-    return json.dumps(made[::-1], indent=2) + "\n"
+        return "".join(json.dumps(record) + "\n" for record in records)
+    return json.dumps(records[::-1], indent=2) + "\n"
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -180,13 +180,13 @@ def rows(text: str) -> list[dict[str, str]]:
     return [dict(zip(CSV_COLUMNS, row, strict=False)) for row in csv.reader(io.StringIO(text, newline=""))]
 
 
-def cloudnativepg(found: Sequence[dict[str, str]]) -> str:
-    made: list[dict[str, object]] = []
-    for row in found:
-        made.append(
+def cloudnativepg(rows: Sequence[dict[str, str]]) -> str:
+    records: list[dict[str, object]] = []
+    for row in rows:
+        records.append(
             {"level": "info", "logger": "wal-archive", "msg": "Archived WAL file", "logging_pod": "a-1"}
         )
-        made.append(
+        records.append(
             {
                 "level": "info",
                 "ts": "2026-08-03T10:00:00.1Z",
@@ -196,18 +196,18 @@ def cloudnativepg(found: Sequence[dict[str, str]]) -> str:
                 "record": {key: value for key, value in row.items() if value or key == "user_name"},
             }
         )
-    return "".join(json.dumps(one) + "\n" for one in made)
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def docker(text: str) -> str:
     """The file of Docker's json-file driver: long lines in parts."""
-    made = []
+    records = []
     for line in text.splitlines(keepends=True):
         data = line
         while data:
-            made.append({"log": data[:300], "stream": "stderr", "time": "2026-08-03T10:00:00.1Z"})
+            records.append({"log": data[:300], "stream": "stderr", "time": "2026-08-03T10:00:00.1Z"})
             data = data[300:]
-    return "".join(json.dumps(one) + "\n" for one in made)
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def kubernetes(text: str) -> str:
@@ -220,24 +220,24 @@ def kubernetes(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cloudwatch(found: Sequence[Entry], *, indent: int | None = None) -> str:
+def cloudwatch(entries: Sequence[Entry], *, indent: int | None = None) -> str:
     """What `aws logs get-log-events` prints."""
     events = [
         {"timestamp": int(entry.time.timestamp() * 1000), "message": text, "ingestionTime": 1}
-        for entry in found
+        for entry in entries
         for text in entry.parts
     ]
     return json.dumps({"events": events, "nextForwardToken": "f/1"}, indent=indent) + "\n"
 
 
 def _azure(
-    found: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool
+    rows: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool
 ) -> list[dict[str, str]]:
-    made = []
-    for row, prefix in zip(found, prefixes, strict=True):
+    records = []
+    for row, prefix in zip(rows, prefixes, strict=True):
         severity = f"{row['error_severity']}:  "
         # The server's tabs are its text log's alone.
-        made.append(
+        records.append(
             {
                 "prefix": "" if flexible else prefix,
                 "message": f"{prefix}{severity}{row['message']}" if flexible else row["message"],
@@ -250,31 +250,31 @@ def _azure(
                 "timestamp": row["log_time"],
             }
         )
-    return made
+    return records
 
 
 def _azure_time(row: dict[str, str]) -> str:
     return row["timestamp"].replace(" ", "T", 1).replace(" UTC", "Z")
 
 
-def azure(found: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool = True) -> str:
+def azure(rows: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool = True) -> str:
     """What diagnostic settings write into a storage account."""
     return "".join(
         json.dumps(
             {
-                "time": _azure_time(one),
+                "time": _azure_time(record),
                 "resourceId": "/SUBSCRIPTIONS/1/PROVIDERS/MICROSOFT.DBFORPOSTGRESQL/FLEXIBLESERVERS/DB",
                 "category": "PostgreSQLLogs",
                 "operationName": "LogEvent",
-                "properties": {key: value for key, value in one.items() if value or not flexible},
+                "properties": {key: value for key, value in record.items() if value or not flexible},
             }
         )
         + "\n"
-        for one in _azure(found, prefixes, flexible=flexible)
+        for record in _azure(rows, prefixes, flexible=flexible)
     )
 
 
-def azure_csv(found: Sequence[dict[str, str]], prefixes: Sequence[str]) -> str:
+def azure_csv(rows: Sequence[dict[str, str]], prefixes: Sequence[str]) -> str:
     """A table of Log Analytics, exported, the newest row first."""
     names = {
         "Message": "message",
@@ -287,8 +287,8 @@ def azure_csv(found: Sequence[dict[str, str]], prefixes: Sequence[str]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["TimeGenerated [UTC]", *names])
-    for one in reversed(_azure(found, prefixes, flexible=True)):
-        writer.writerow([_azure_time(one), *(one[key] for key in names.values())])
+    for record in reversed(_azure(rows, prefixes, flexible=True)):
+        writer.writerow([_azure_time(record), *(record[key] for key in names.values())])
     return "\ufeff" + out.getvalue()
 
 

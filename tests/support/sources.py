@@ -68,36 +68,36 @@ def debian_archive(major: int, suite: str) -> Path:
 def debian_source(package: str, suite: str) -> Path:
     """The upstream archive that Debian's `suite` builds a package from; fetched once."""
     kept = cache_dir() / "archives"
-    if found := sorted(kept.glob(f"{package}_*.orig.tar.*")):
-        return found[-1]
+    if archives := sorted(kept.glob(f"{package}_*.orig.tar.*")):
+        return archives[-1]
     if not shutil.which("apt-get"):
         pytest.skip("source packages come by apt-get, which this machine does not have")
     mirrors = [(where, key) for where, key in _mirrors() if where.rstrip("/").endswith("/debian")]
     assert mirrors, "apt knows no archive of Debian on this machine"
     where, key = mirrors[0]
-    own = kept / f".apt-{os.getpid()}"
+    folder = kept / f".apt-{os.getpid()}"
     for part in ("lists/partial", "cache/archives/partial"):
-        (own / part).mkdir(parents=True)
+        (folder / part).mkdir(parents=True)
     try:
         signed = f"[signed-by={key}] " if key else ""
-        (own / "sources.list").write_text(f"deb-src {signed}{where} {suite} main\n")
+        (folder / "sources.list").write_text(f"deb-src {signed}{where} {suite} main\n")
         options = [
-            f"Dir::Etc::sourcelist={own}/sources.list",
+            f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=-",
-            f"Dir::State::lists={own}/lists",
-            f"Dir::Cache={own}/cache",
+            f"Dir::State::lists={folder}/lists",
+            f"Dir::Cache={folder}/cache",
             "APT::Sandbox::User=root",
         ]
         apt = ["apt-get", *(word for option in options for word in ("-o", option)), "-q"]
-        said = []
+        errors = []
         for command in (["update"], ["source", "--download-only", package]):
-            done = subprocess.run([*apt, *command], cwd=own, capture_output=True, text=True, timeout=600)
-            said.append(done.stderr)
-        archive = next(own.glob("*.orig.tar.*[!c]"), None) or _earlier(package, where, own)
+            done = subprocess.run([*apt, *command], cwd=folder, capture_output=True, text=True, timeout=600)
+            errors.append(done.stderr)
+        archive = next(folder.glob("*.orig.tar.*[!c]"), None) or _earlier(package, where, folder)
         if archive is None and suite == "experimental":
-            pytest.skip(f"what comes before a release is not always there:\n{''.join(said)}")
-        assert archive, f"apt has no source of {package} from {suite}:\n{''.join(said)}"
+            pytest.skip(f"what comes before a release is not always there:\n{''.join(errors)}")
+        assert archive, f"apt has no source of {package} from {suite}:\n{''.join(errors)}"
         archive.rename(kept / archive.name)
         return kept / archive.name
     finally:
-        shutil.rmtree(own)
+        shutil.rmtree(folder)

@@ -47,20 +47,20 @@ def values(op: Json) -> list[Json]:
 
 def statements(ops: list[Json]) -> list[Json]:
     """The SQL statements among ops, those inside `every` and `if` too."""
-    found: list[Json] = []
+    statement_ops: list[Json] = []
     for op in ops:
         if "sql" in op:
-            found.append(op)
+            statement_ops.append(op)
         elif "every" in op:
-            found += statements(op["ops"])
+            statement_ops += statements(op["ops"])
         elif "if" in op:
             for _, inner in op["if"]:
-                found += statements(inner)
-            found += statements(op["else"])
-    return found
+                statement_ops += statements(inner)
+            statement_ops += statements(op["else"])
+    return statement_ops
 
 
 def role(spec: StepSpec, name: str) -> Json:
     """A role as the driver is told of it."""
-    found: list[Json] = [r for r in document(spec)["roles"] if r["name"] == name]
-    return found[0]
+    roles: list[Json] = [r for r in document(spec)["roles"] if r["name"] == name]
+    return roles[0]

@@ -97,12 +97,12 @@ class Outcome:
     done: Json = field(default_factory=dict)
 
     def role(self, name: str) -> Json:
-        found: list[Json] = [r for r in self.done["roles"] if r["name"] == name]
-        return found[0]
+        roles: list[Json] = [r for r in self.done["roles"] if r["name"] == name]
+        return roles[0]
 
     def statement(self, role: str, name: str) -> Json:
-        found: list[Json] = [s for s in self.role(role)["statements_by_name"] if s["name"] == name]
-        return found[0]
+        statements: list[Json] = [s for s in self.role(role)["statements_by_name"] if s["name"] == name]
+        return statements[0]
 
 
 def _as_json(event: msgspec.Struct) -> Json:
@@ -162,13 +162,13 @@ def statement_rows(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, 
         "SELECT query, calls, rows FROM pg_stat_statements WHERE toplevel "
         "AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
     ).fetchall()
-    found: dict[str, tuple[int, int]] = {}
+    by_text: dict[str, tuple[int, int]] = {}
     for query, count, returned in rows:
         text = " ".join(query.split())
         if "pg_stat_statements" not in text:
-            before = found.get(text, (0, 0))
-            found[text] = before[0] + count, before[1] + returned
-    return found
+            before = by_text.get(text, (0, 0))
+            by_text[text] = before[0] + count, before[1] + returned
+    return by_text
 
 
 def forget_calls(connection: psycopg.Connection[Any]) -> None:

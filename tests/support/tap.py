@@ -92,8 +92,8 @@ def _codes(data: bytes) -> tuple[list[int], bytes]:
 def tap(server: Path) -> Iterator[Tap]:
     """server: the socket of the server."""
     with tempfile.TemporaryDirectory(prefix="pgs", dir="/tmp") as folder:
-        found = Tap(Path(folder), server)
+        result = Tap(Path(folder), server)
         try:
-            yield found
+            yield result
         finally:
-            found.close()
+            result.close()

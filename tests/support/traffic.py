@@ -81,36 +81,36 @@ class Shop:
             self._errors.append(error)
 
     def _turn(self, connection: psycopg.Connection[Any], dice: random.Random, number: int, turn: int) -> None:
-        own = 1 + number + self._sessions * dice.randrange(500 // self._sessions)
+        account = 1 + number + self._sessions * dice.randrange(500 // self._sessions)
         connection.execute(
             "SELECT id, amount, note FROM orders WHERE account = %s AND amount >= %s ORDER BY id",
-            (own, dice.randrange(50)),
+            (account, dice.randrange(50)),
             prepare=True,
         )
         with connection.transaction():
             connection.execute(
                 "INSERT INTO orders (account, amount, note) VALUES (%s, %s, %s)",
-                (own, dice.randrange(100), dice.choice([None, f'it\'s\n{turn}\t"ü"', "plain"])),
+                (account, dice.randrange(100), dice.choice([None, f'it\'s\n{turn}\t"ü"', "plain"])),
             )
-            connection.execute(f"UPDATE accounts SET balance = balance - {1 + turn} WHERE id = {own}")
+            connection.execute(f"UPDATE accounts SET balance = balance - {1 + turn} WHERE id = {account}")
             time.sleep(dice.random() * self._think)
             connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'all'", prepare=True)
-        connection.execute(f"SELECT owner, balance FROM accounts WHERE id IN ({own}, {own + 1}, 7)")
+        connection.execute(f"SELECT owner, balance FROM accounts WHERE id IN ({account}, {account + 1}, 7)")
         if turn % 5 == number % 5:
-            self._fails(connection, own)
+            self._fails(connection, account)
         if turn % 7 == 3:
             connection.execute(
-                "UPDATE accounts SET owner = %s WHERE id = %s", (f"owner {number}/{turn}", own)
+                "UPDATE accounts SET owner = %s WHERE id = %s", (f"owner {number}/{turn}", account)
             )
             connection.execute("DEALLOCATE ALL")
             connection._prepared.clear()  # what the client has prepared is gone
         time.sleep(dice.random() * self._think)
 
-    def _fails(self, connection: psycopg.Connection[Any], own: int) -> None:
+    def _fails(self, connection: psycopg.Connection[Any], account: int) -> None:
         for text, values in (
-            ("INSERT INTO accounts (id, owner) VALUES (%s, %s)", (own, "again")),
+            ("INSERT INTO accounts (id, owner) VALUES (%s, %s)", (account, "again")),
             ("SELECT nothing FROM accounts", None),
-            ("SELECT balance / (balance - balance) FROM accounts WHERE id = %s", (own,)),
+            ("SELECT balance / (balance - balance) FROM accounts WHERE id = %s", (account,)),
         ):
             try:
                 with connection.transaction():
@@ -148,9 +148,9 @@ def counted(connection: psycopg.Connection[Any]) -> dict[str, Calls]:
         f"SELECT query, calls, {name} FROM pg_stat_statements WHERE dbid = "
         f"(SELECT oid FROM pg_database WHERE datname = current_database()) {where}".encode()
     ).fetchall()
-    found: dict[str, tuple[int, float]] = {}
+    by_text: dict[str, tuple[int, float]] = {}
     for text, calls, took in rows:
         text = shape(text).text
-        before = found.get(text, (0, 0.0))
-        found[text] = before[0] + calls, before[1] + took
-    return {text: Calls(calls, took / calls) for text, (calls, took) in found.items()}
+        before = by_text.get(text, (0, 0.0))
+        by_text[text] = before[0] + calls, before[1] + took
+    return {text: Calls(calls, took / calls) for text, (calls, took) in by_text.items()}

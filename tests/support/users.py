@@ -41,8 +41,8 @@ def call_as(uid: int, work: Callable[[], Any]) -> Any:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        good, said = pickle.loads(pipe.read())
+        good, outcome = pickle.loads(pipe.read())
     os.waitpid(child, 0)
     if not good:
-        raise said
-    return said
+        raise outcome
+    return outcome

@@ -30,8 +30,8 @@ class Proxy:
         arguments = ["record", "--to", target, "--listen", "127.0.0.1:0", "-o", str(self.folder)]
         self.running = Running(place, [*arguments, *local, *more])
         self.running.wait_for_text("listening on")
-        match = PORT.search(self.running.said)
-        assert match is not None, self.running.said
+        match = PORT.search(self.running.printed)
+        assert match is not None, self.running.printed
         self.port = int(match[1])
 
     @property
@@ -62,8 +62,10 @@ class Proxy:
 def statements(file: Path) -> list[Statement]:
     """All statements of a captured file by their start."""
     with Captured(file) as captured:
-        found = [one for entry in captured.sessions() for one in captured.statements(entry)]
-    return sorted(found, key=lambda one: one.start)
+        all_statements = [
+            statement for entry in captured.sessions() for statement in captured.statements(entry)
+        ]
+    return sorted(all_statements, key=lambda statement: statement.start)
 
 
 @contextmanager

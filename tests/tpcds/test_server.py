@@ -62,21 +62,23 @@ def test_values_are_in_their_columns(loaded: psycopg.Connection[Any]) -> None:
 def test_indexes_and_statistics_are_there(loaded: psycopg.Connection[Any]) -> None:
     rows = loaded.execute("SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'").fetchall()
     for table in tables(TPCDS):
-        own = [definition for name, definition in rows if name == table]
-        assert len(own) == 1 + len(schema.joined_columns(table))
-        assert any(definition.endswith(f"({', '.join(schema.primary_key(table))})") for definition in own)
+        definitions = [definition for name, definition in rows if name == table]
+        assert len(definitions) == 1 + len(schema.joined_columns(table))
+        assert any(
+            definition.endswith(f"({', '.join(schema.primary_key(table))})") for definition in definitions
+        )
     analyzed = loaded.execute("SELECT count(DISTINCT tablename) FROM pg_stats WHERE schemaname = 'public'")
     assert analyzed.fetchone() == (24,)
 
 
 def test_answers_are_those_of_duckdb(cluster: Cluster, loaded: psycopg.Connection[Any]) -> None:
-    found = digested(cluster, "tpcds", step_of(phases(passes=2), "power"))
-    assert len(found.queries) == 16
-    assert {row["answer"] for row in found.queries} == {"same"}
-    assert {row["execution"] for row in found.queries} == {1, 2}
-    assert all(row["digest"] and row["seconds"] > 0 for row in found.queries)
-    assert sum(row["rows"] for row in found.queries) > 100
-    assert found.rate and found.rate > 0
+    outcome = digested(cluster, "tpcds", step_of(phases(passes=2), "power"))
+    assert len(outcome.queries) == 16
+    assert {row["answer"] for row in outcome.queries} == {"same"}
+    assert {row["execution"] for row in outcome.queries} == {1, 2}
+    assert all(row["digest"] and row["seconds"] > 0 for row in outcome.queries)
+    assert sum(row["rows"] for row in outcome.queries) > 100
+    assert outcome.rate and outcome.rate > 0
     streams = digested(cluster, "tpcds", step_of(phases(), "throughput"))
     assert {row["answer"] for row in streams.queries} == {"same"}
     assert {(row["stream"], row["execution"]) for row in streams.queries} == {(1, 1), (2, 1)}
@@ -84,8 +86,8 @@ def test_answers_are_those_of_duckdb(cluster: Cluster, loaded: psycopg.Connectio
     assert sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]
     begins, ends = zip(
         *(
-            (min(r["start"] for r in own), max(r["start"] + r["seconds"] for r in own))
-            for own in ([r for r in streams.queries if r["stream"] == n] for n in (1, 2))
+            (min(r["start"] for r in rows), max(r["start"] + r["seconds"] for r in rows))
+            for rows in ([r for r in streams.queries if r["stream"] == n] for n in (1, 2))
         ),
         strict=True,
     )
@@ -96,12 +98,12 @@ def test_answers_are_those_of_duckdb(cluster: Cluster, loaded: psycopg.Connectio
 def test_plans_come_with_their_buffers(cluster: Cluster, loaded: psycopg.Connection[Any]) -> None:
     loaded.execute("ALTER DATABASE tpcds SET work_mem = '64kB'")
     try:
-        found = digested(cluster, "tpcds", step_of(phases(queries="98"), "plans"))
+        outcome = digested(cluster, "tpcds", step_of(phases(queries="98"), "plans"))
     finally:
         loaded.execute("ALTER DATABASE tpcds RESET work_mem")
-    (plan,) = found.plans
+    (plan,) = outcome.plans
     assert plan["name"] == "q98" and "Node Type" in plan["plan"]["Plan"]
-    (row,) = found.queries
+    (row,) = outcome.queries
     assert row["shared_hit_bytes"] > 0
     assert row["temp_written_bytes"] > 0
     assert row["answer"] is None
@@ -113,8 +115,8 @@ def test_plans_come_with_their_buffers(cluster: Cluster, loaded: psycopg.Connect
 def test_a_query_over_its_limit_is_cancelled_and_marked(
     cluster: Cluster, loaded: psycopg.Connection[Any]
 ) -> None:
-    found = digested(cluster, "tpcds", step_of(phases(time_limit=0.001, queries="9 98"), "power"))
-    for row in found.queries:
+    outcome = digested(cluster, "tpcds", step_of(phases(time_limit=0.001, queries="9 98"), "power"))
+    for row in outcome.queries:
         assert (row["timed_out"], row["sqlstate"], row["answer"]) == (True, "57014", "not run")
         assert row["seconds"] == 0.002
         assert row["rows"] is None and row["digest"] is None
@@ -129,10 +131,10 @@ def test_a_wrong_answer_is_different_and_a_rejected_query_goes_by(
     loaded.execute("UPDATE item SET i_brand = 'forged' WHERE i_brand IS NOT NULL")
     loaded.execute("ALTER TABLE promotion RENAME TO promotion_away")
     try:
-        found = digested(cluster, "tpcds", step_of(phases(queries="7 9 55"), "power"))
+        outcome = digested(cluster, "tpcds", step_of(phases(queries="7 9 55"), "power"))
     finally:
         loaded.execute("ALTER TABLE promotion_away RENAME TO promotion")
-    by_name = {row["query"]: row for row in found.queries}
+    by_name = {row["query"]: row for row in outcome.queries}
     assert by_name["q55"]["answer"] == "different"
     assert by_name["q09"]["answer"] == "same"
     assert by_name["q07"]["answer"] == "not run"

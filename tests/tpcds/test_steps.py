@@ -56,11 +56,11 @@ def test_what_is_no_query_is_refused(text: str) -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_numbers_or_refused(text: str) -> None:
     try:
-        found = numbers_in(text, TPCDS.queries)
+        numbers = numbers_in(text, TPCDS.queries)
     except ValueError:
         return
-    assert found == sorted(set(found))
-    assert found and 1 <= found[0] <= found[-1] <= 99
+    assert numbers == sorted(set(numbers))
+    assert numbers and 1 <= numbers[0] <= numbers[-1] <= 99
 
 
 # --- rows of the generator --------------------------------------------------------------------
@@ -296,11 +296,11 @@ def small() -> Any:
 
 
 def test_an_answer_keeps_the_ties_of_its_last_row(small: Any) -> None:
-    found = answering.ask(small, "SELECT s FROM t ORDER BY d LIMIT 3")
-    assert found.rows == [["a"], ["b"], ["c"], ["d"]]
-    assert (found.groups, found.limit) == ([0, 0, 1, 1], 3)
-    assert compare([["b"], ["a"], ["d"]], found) == "same"
-    assert compare([["b"], ["a"], ["e"]], found) == "different"
+    answer = answering.ask(small, "SELECT s FROM t ORDER BY d LIMIT 3")
+    assert answer.rows == [["a"], ["b"], ["c"], ["d"]]
+    assert (answer.groups, answer.limit) == ([0, 0, 1, 1], 3)
+    assert compare([["b"], ["a"], ["d"]], answer) == "same"
+    assert compare([["b"], ["a"], ["e"]], answer) == "different"
 
 
 def test_keys_may_be_columns_positions_or_expressions(small: Any) -> None:
@@ -316,10 +316,10 @@ def test_keys_may_be_columns_positions_or_expressions(small: Any) -> None:
 
 
 def test_without_an_order_all_rows_are_one_group(small: Any) -> None:
-    found = answering.ask(small, "SELECT s FROM t LIMIT 2")
-    assert set(found.groups) == {0}
-    assert compare([["e"], ["c"]], found) == "same"
-    assert compare([["e"], ["e"]], found) == "different"
+    answer = answering.ask(small, "SELECT s FROM t LIMIT 2")
+    assert set(answer.groups) == {0}
+    assert compare([["e"], ["c"]], answer) == "same"
+    assert compare([["e"], ["e"]], answer) == "different"
 
 
 def test_what_is_not_one_select_is_refused(small: Any) -> None:
@@ -328,12 +328,12 @@ def test_what_is_not_one_select_is_refused(small: Any) -> None:
 
 
 def test_duckdb_reckons_as_postgres_does(small: Any) -> None:
-    found = answering.ask(
+    answer = answering.ask(
         small,
         "SELECT round(23 * 1.00 / 40, 2), round(-41 * 1.00 / 40, 2), round(0.5749999, 2), round(2.5), 7 / 2",
     )
-    assert compare([["0.58", "-1.03", "0.57", "3", "3"]], found) == "same"
-    assert compare([["0.57", "-1.03", "0.57", "3", "3"]], found) == "different"
+    assert compare([["0.58", "-1.03", "0.57", "3", "3"]], answer) == "same"
+    assert compare([["0.57", "-1.03", "0.57", "3", "3"]], answer) == "different"
 
 
 def test_an_answer_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,9 @@ def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(
         data,
         "_generate",
-        lambda one, scale, table, to, check: generate(one, scale, table, Path("/dev/full"), check),
+        lambda benchmark, scale, table, to, check: generate(
+            benchmark, scale, table, Path("/dev/full"), check
+        ),
     )
     with pytest.raises(ServerError, match="became full") as raised:
         data.make(TPCDS, 0.01)
@@ -365,12 +367,12 @@ def test_what_a_killed_generator_left_is_removed_and_damage_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
-    monkeypatch.setattr(data, "tables", lambda one: {"reason": (), "income_band": ()})
+    monkeypatch.setattr(data, "tables", lambda benchmark: {"reason": (), "income_band": ()})
     dead = tmp_path / "tpcds" / ".sf0.01-x.building-999999999"
     dead.mkdir(parents=True)
     (data.folder(TPCDS, 0.01)).mkdir()  # whole folders say what is in them, and this one does not
-    made = data.make(TPCDS, 0.01)
-    assert made["tables"]["income_band"]["rows"] == 20
+    facts = data.make(TPCDS, 0.01)
+    assert facts["tables"]["income_band"]["rows"] == 20
     assert data.file(TPCDS, 0.01, "income_band").read_text().splitlines()[0] == "1|0|10000"
     assert [p.name for p in (tmp_path / "tpcds").iterdir()] == [data.folder(TPCDS, 0.01).name]
-    assert data.make(TPCDS, 0.01, check=lambda: pytest.fail("made twice")) == made
+    assert data.make(TPCDS, 0.01, check=lambda: pytest.fail("made twice")) == facts

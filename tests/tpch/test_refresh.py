@@ -76,29 +76,33 @@ def check_order(order: Row, lines: Sequence[Row], customers: int, suppliers: int
 
 def check_all(orders: Sequence[Row], lines: Sequence[Row], customers: int, suppliers: int) -> None:
     """The same of all orders, each of which has positions."""
-    of_order = {key: list(own) for key, own in groupby(lines, key=lambda line: line["l_orderkey"])}
+    of_order = {key: list(group) for key, group in groupby(lines, key=lambda line: line["l_orderkey"])}
     assert list(of_order) == [order["o_orderkey"] for order in orders]
     for order in orders:
         check_order(order, of_order[order["o_orderkey"]], customers, suppliers, clerks=1000)
 
 
 @pytest.fixture(scope="module")
-def made() -> Path:
+def generated_data() -> Path:
     """The folder with the generator's rows, which come from the cache or are made once."""
     data.make(TPCH, SCALE)
     return data.folder(TPCH, SCALE)
 
 
 @pytest.mark.program
-def test_the_facts_are_those_of_the_generator(made: Path) -> None:
-    orders, lines = read("orders", made / "orders.dat"), read("lineitem", made / "lineitem.dat")
+def test_the_facts_are_those_of_the_generator(generated_data: Path) -> None:
+    orders, lines = (
+        read("orders", generated_data / "orders.dat"),
+        read("lineitem", generated_data / "lineitem.dat"),
+    )
     check_all(orders, lines, customers=1500, suppliers=100)
     keys = [int(order["o_orderkey"]) for order in orders]
     assert keys == [refresh.order_key(index) for index in range(1, len(orders) + 1)]
-    for part in read("part", made / "part.dat"):
+    for part in read("part", generated_data / "part.dat"):
         assert cents(part["p_retailprice"]) == refresh.retail_price(int(part["p_partkey"]))
     suppliers = [
-        (int(row["ps_partkey"]), int(row["ps_suppkey"])) for row in read("partsupp", made / "partsupp.dat")
+        (int(row["ps_partkey"]), int(row["ps_suppkey"]))
+        for row in read("partsupp", generated_data / "partsupp.dat")
     ]
     formula = [(part, refresh.supplier_of(part, which, 100)) for part in range(1, 2001) for which in range(4)]
     assert sorted(suppliers) == sorted(formula)
@@ -108,19 +112,21 @@ def test_the_facts_are_those_of_the_generator(made: Path) -> None:
 
 
 @pytest.mark.program
-def test_the_files_are_a_thousandth_of_the_orders_and_the_same_each_time(made: Path, tmp_path: Path) -> None:
-    orders = read("orders", made / "refresh_orders.dat")
-    lines = read("lineitem", made / "refresh_lineitem.dat")
+def test_the_files_are_a_thousandth_of_the_orders_and_the_same_each_time(
+    generated_data: Path, tmp_path: Path
+) -> None:
+    orders = read("orders", generated_data / "refresh_orders.dat")
+    lines = read("lineitem", generated_data / "refresh_lineitem.dat")
     check_all(orders, lines, customers=1500, suppliers=100)
     about = data.about(TPCH, SCALE)
     assert about is not None
     assert about["refresh"] == {"orders": len(orders), "lineitem": len(lines)}
     assert len(orders) == 15 == len(refresh.deleted_keys(SCALE))
     for table in ("orders", "lineitem"):
-        (tmp_path / f"{table}.dat").symlink_to(made / f"{table}.dat")
+        (tmp_path / f"{table}.dat").symlink_to(generated_data / f"{table}.dat")
     refresh.write(tmp_path, about, lambda: None)
     for name in ("refresh_orders.dat", "refresh_lineitem.dat"):
-        assert (tmp_path / name).read_bytes() == (made / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (generated_data / name).read_bytes()
 
 
 populations = st.builds(

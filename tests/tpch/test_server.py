@@ -98,13 +98,13 @@ def test_a_wrong_answer_is_different_and_a_rejected_query_goes_by(
     loaded.execute("UPDATE supplier SET s_acctbal = s_acctbal + 1")
     loaded.execute("ALTER TABLE region RENAME TO region_away")
     try:
-        found = digested(cluster, "tpch", step_of(phases(queries="2 11 15", refresh=False), "power"))
+        outcome = digested(cluster, "tpch", step_of(phases(queries="2 11 15", refresh=False), "power"))
         loaded.execute("ALTER TABLE region_away RENAME TO region")
         whole = digested(cluster, "tpch", step_of(phases(queries="2 11"), "power"))
     finally:
         loaded.execute("ALTER TABLE IF EXISTS region_away RENAME TO region")
         loaded.execute("UPDATE supplier SET s_acctbal = s_acctbal - 1")
-    by_name = {row["query"]: row for row in found.queries}
+    by_name = {row["query"]: row for row in outcome.queries}
     assert (by_name["q02"]["answer"], by_name["q02"]["sqlstate"]) == ("not run", "42P01")
     assert by_name["q11"]["error"] is None
     assert {row["query"]: row["answer"] for row in whole.queries} == {"q02": "different", "q11": "same"}
@@ -167,8 +167,8 @@ def test_ctrl_c_leaves_nothing(place: Path, start: Callable[..., Running], pg17:
     running.wait_for_text(before)
     running.wait_for(running.backend)
     running.process.send_signal(signal.SIGINT)
-    assert running.end() == 130, running.said
-    assert "Traceback" not in running.said
+    assert running.end() == 130, running.printed
+    assert "Traceback" not in running.printed
     assert not living_in(place / "data")
     assert not list((place / "data").iterdir())
 

@@ -27,8 +27,8 @@ def names(**options: Any) -> list[str]:
 
 
 def step(name: str, **options: Any) -> dict[str, Any]:
-    (found,) = [document(p.spec()) for p in phases(**options) if p.name == name]
-    return found
+    (spec,) = [document(p.spec()) for p in phases(**options) if p.name == name]
+    return spec
 
 
 @pytest.mark.parametrize("text", ["0", "23", "5-3", "x", "", "1-"])

@@ -36,9 +36,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]
     """The rows of a tiny warehouse and of the items, by table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PGSTRATA_CACHE", str(tmp_path_factory.mktemp("rows")))
-        made = Rows(1, TINY)
-        made.make(1, lambda: None)
-        files = {table: made.file(table, int(table != "item")) for table in schema.TABLES}
+        tiny_rows = Rows(1, TINY)
+        tiny_rows.make(1, lambda: None)
+        files = {table: tiny_rows.file(table, int(table != "item")) for table in schema.TABLES}
         texts = {table: file.read_text().splitlines() for table, file in files.items()}
     return {table: [line.split("\t") for line in lines] for table, lines in texts.items()}
 
@@ -48,14 +48,14 @@ def test_a_number_lies_within_its_bounds_and_is_that_of_the_formula(
     draw_a: int, draw: int, which: NonUniform
 ) -> None:
     low, high = 1, 100_000
-    found = which.of(draw_a % (which.a + 1), draw, low, high)
-    assert low <= found <= high
-    assert found == (((draw_a % (which.a + 1)) | draw) + which.constant) % (high - low + 1) + low
+    number = which.of(draw_a % (which.a + 1), draw, low, high)
+    assert low <= number <= high
+    assert number == (((draw_a % (which.a + 1)) | draw) + which.constant) % (high - low + 1) + low
 
 
 def test_the_constants_are_those_that_the_specification_allows() -> None:
     assert (NAME_LOADED.a, CUSTOMER.a, ITEM.a) == (255, 1023, 8191)
-    assert all(0 <= one.constant <= one.a for one in (NAME_LOADED, NAME_ASKED, CUSTOMER, ITEM))
+    assert all(0 <= formula.constant <= formula.a for formula in (NAME_LOADED, NAME_ASKED, CUSTOMER, ITEM))
     apart = abs(NAME_LOADED.constant - NAME_ASKED.constant)
     assert 65 <= apart <= 119 and apart not in (96, 112)
     assert list(WEIGHTS.values()) == [45, 43, 4, 4, 4]
@@ -104,7 +104,7 @@ def test_the_tables_have_the_rows_that_belong_together(rows: dict[str, list[list
         "item": 1000, "warehouse": 1, "district": 10, "customer": 1000, "history": 1000, "stock": 1000,
         "orders": 1000, "new_order": 300,
     }  # fmt: skip
-    assert all(len(line) == columns(table) for table, found in rows.items() for line in found)
+    assert all(len(line) == columns(table) for table, table_lines in rows.items() for line in table_lines)
     assert sum(int(order[6]) for order in rows["orders"]) == lines
     assert {int(order[6]) for order in rows["orders"]} == set(range(5, 16))
     # Every customer has one order, in another order of them in each district.
@@ -141,9 +141,9 @@ def test_shares_and_ranges_are_those_of_the_specification(rows: dict[str, list[l
 
 def test_the_same_seed_makes_the_same_rows_however_many_warehouses_there_are() -> None:
     def text(seed: int, warehouses: int) -> str:
-        made = Rows(seed, TINY)
-        made.make(warehouses, lambda: None)
-        return made.file("customer", warehouses).read_text()
+        rows = Rows(seed, TINY)
+        rows.make(warehouses, lambda: None)
+        return rows.file("customer", warehouses).read_text()
 
     two = text(1, 2)
     assert text(1, 3) != two == text(1, 2) != text(2, 2)
@@ -161,11 +161,11 @@ def test_making_them_ends_when_it_is_asked_to_and_leaves_nothing() -> None:
         if asked == 6:
             raise KeyboardInterrupt
 
-    made = Rows(1, TINY)
+    rows = Rows(1, TINY)
     with pytest.raises(KeyboardInterrupt):
-        made.make(2, check)
-    left = {path.name for path in made.folder(0).parent.iterdir()}
-    assert left <= {made.folder(0).name} and not made.folder(1).exists()
+        rows.make(2, check)
+    left = {path.name for path in rows.folder(0).parent.iterdir()}
+    assert left <= {rows.folder(0).name} and not rows.folder(1).exists()
 
 
 @pytest.mark.parametrize(

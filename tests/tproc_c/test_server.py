@@ -143,15 +143,15 @@ def test_both_codes_do_the_same_to_the_rows(own_cache: None, cluster: Cluster) -
 
     def sums(code: str) -> list[Any]:
         with database(cluster, "shop") as connection:
-            made = phases(code=code, transactions="new-order payment delivery order-status stock-level")
-            until(cluster, "shop", made, "checkpoint")
-            found = []
+            all_phases = phases(code=code, transactions="new-order payment delivery order-status stock-level")
+            until(cluster, "shop", all_phases, "checkpoint")
+            totals = []
             for name in ("new-order", "payment", "delivery"):
-                step = step_of(made, name)
+                step = step_of(all_phases, name)
                 counted = [replace(role, operations=30) for role in step.roles]
                 run_step(cluster, "shop", replace(step, roles=counted, seconds=None))
-                found += [_sum(connection, table) for table in schema.TABLES]
-            return found
+                totals += [_sum(connection, table) for table in schema.TABLES]
+            return totals
 
     assert sums("functions") == sums("statements")
 
@@ -205,8 +205,8 @@ def test_every_condition_finds_its_corruption(loaded: psycopg.Connection[Any], c
         loaded.execute(f"TRUNCATE {table}".encode())
         loaded.execute(f"INSERT INTO {table} SELECT * FROM kept".encode())
         loaded.execute("DROP TABLE kept")
-    found = check(context(cluster), "mix", list(queries()))
-    assert found == {"conditions": list(queries()), "districts_without_new_orders": 0}
+    facts = check(context(cluster), "mix", list(queries()))
+    assert facts == {"conditions": list(queries()), "districts_without_new_orders": 0}
     loaded.execute("DELETE FROM new_order WHERE no_d_id = 1")
     assert check(context(cluster), "mix", [1, 3])["districts_without_new_orders"] == 2
     loaded.execute("DROP TABLE history")
@@ -236,8 +236,8 @@ def test_a_violated_condition_fails_the_run(place: Path, pgstrata: Program) -> N
         "--set", "clients=1", "--set", "seconds=1", "--set", "warmup=0", "--set", "warehouses=1",
     )  # fmt: skip
     assert done.returncode == 1
-    said = done.stdout + done.stderr
-    assert "condition 1 of TPC-C is violated: warehouse 1 has w_ytd" in said and "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert "condition 1 of TPC-C is violated: warehouse 1 has w_ytd" in output and "Traceback" not in output
     (run,) = Results(place / "results").runs()
     assert run.record.status == "failed"
 

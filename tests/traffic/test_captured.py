@@ -39,8 +39,8 @@ STATEMENTS = st.builds(
 
 
 def read(path: Path) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
-    with Captured(path) as found:
-        return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
+    with Captured(path) as file:
+        return file.header, [(entry, list(file.statements(entry))) for entry in file.sessions()]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), STATEMENTS, st.booleans()), max_size=60), st.data())
@@ -60,27 +60,29 @@ def test_every_statement_comes_back(work: list[tuple[int, Statement, bool]], dat
                     sessions[number] = writer.begin(10**15 + number, writer.database(f"d{number % 2}"))
                 before = expected.setdefault(number, [])
                 start = max(10**15 + number + statement.start, before[-1].start if before else 0)
-                made = statement._replace(start=start)
-                if made.protocol == SIMPLE:
-                    made = made._replace(parameters=())
-                before.append(made)
-                writer.add(sessions[number], made, common=common)
+                ordered = statement._replace(start=start)
+                if ordered.protocol == SIMPLE:
+                    ordered = ordered._replace(parameters=())
+                before.append(ordered)
+                writer.add(sessions[number], ordered, common=common)
             for number in list(sessions)[::2]:
                 writer.end(sessions[number])
-            told = writer.finish(Header(source="csvlog", left_out=[LeftOut("why", 1, 2.0, "x")], notes=["n"]))
-        header, found = read(path)
-        assert header == told
+            written_header = writer.finish(
+                Header(source="csvlog", left_out=[LeftOut("why", 1, 2.0, "x")], notes=["n"])
+            )
+        header, read_sessions = read(path)
+        assert header == written_header
         assert header.left_out == [LeftOut("why", 1, 2.0, "x")] and header.notes == ["n"]
         assert header.statements == len(work) and header.sessions == len(expected)
         assert [shape.calls for shape in header.shapes] == [
             sum(s.shape == number for _, s, _ in work) for number in range(4)
         ]
         assert header.seconds == pytest.approx(sum((s.duration or 0) / 1e6 for _, s, _ in work))
-        assert [entry.begin - 10**15 for entry, _ in found] == sorted(expected)
-        for entry, statements in found:
-            own = expected[entry.begin - 10**15]
-            assert statements == own and entry.statements == len(own)
-            assert entry.end == max([s.start + (s.duration or 0) for s in own])
+        assert [entry.begin - 10**15 for entry, _ in read_sessions] == sorted(expected)
+        for entry, statements in read_sessions:
+            expected_statements = expected[entry.begin - 10**15]
+            assert statements == expected_statements and entry.statements == len(expected_statements)
+            assert entry.end == max([s.start + (s.duration or 0) for s in expected_statements])
             assert bool(entry.flags & captured.OPEN_BEHIND) == (
                 list(sessions).index(entry.begin - 10**15) % 2 == 1
             )

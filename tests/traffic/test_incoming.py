@@ -26,8 +26,8 @@ TOLD = [plain(START + n * MS, 0.5, f"SELECT {n}") for n in range(5000)]
 
 
 def statements(file: Path) -> list[Statement]:
-    with Captured(file) as found:
-        return [s for entry in found.sessions() for s in found.statements(entry)]
+    with Captured(file) as captured:
+        return [s for entry in captured.sessions() for s in captured.statements(entry)]
 
 
 @pytest.fixture
@@ -133,11 +133,11 @@ def test_whole_seconds_make_no_bursts(tmp_path: Path) -> None:
     ]
     (tmp_path / "log").write_text("".join(lines))
     header = capture([tmp_path / "log"], tmp_path / "a")
-    made = statements(tmp_path / "a")
-    tenths = Counter(s.start % S // 100_000 for s in made)
-    assert len(made) == 3000 and max(tenths.values()) < 450 and min(tenths.values()) > 200
+    captured_statements = statements(tmp_path / "a")
+    tenths = Counter(s.start % S // 100_000 for s in captured_statements)
+    assert len(captured_statements) == 3000 and max(tenths.values()) < 450 and min(tenths.values()) > 200
     true = {f"SELECT {number}": end for number, end in enumerate(ends)}
-    for s in made:
+    for s in captured_statements:
         # Never more than its second away from what it was.
         moved = s.start + (s.duration or 0) - 1_785_751_200 * S - true[s.text]
         assert abs(moved) < S
@@ -148,19 +148,19 @@ def test_a_session_that_was_always_busy_fills_its_second(tmp_path: Path) -> None
     """Durations say more than the order: nothing is pushed into the next second."""
     line = "2026-08-03 10:00:{:02d} UTC [7] app@shop LOG:  duration: {}.000 ms  statement: SELECT {}\n"
     times = [(0, 900), (0, 10), (0, 80), (1, 5), (1, 5), (1, 980)]
-    (tmp_path / "log").write_text("".join(line.format(*one, n) for n, one in enumerate(times)))
+    (tmp_path / "log").write_text("".join(line.format(*pair, n) for n, pair in enumerate(times)))
     capture([tmp_path / "log"], tmp_path / "a")
-    made = statements(tmp_path / "a")
+    captured_statements = statements(tmp_path / "a")
     begin = 1_785_751_200 * S
-    for s, (second, took) in zip(made, times, strict=True):
+    for s, (second, took) in zip(captured_statements, times, strict=True):
         end = s.start + took * MS - begin
         assert second * S <= end <= (second + 1) * S
-    assert all(a.start + (a.duration or 0) <= b.start for a, b in pairwise(made))
+    assert all(a.start + (a.duration or 0) <= b.start for a, b in pairwise(captured_statements))
 
 
 def test_other_logs_keep_their_times(tmp_path: Path) -> None:
-    told = [Told(START, "statement: SELECT 1"), Told(START, "statement: SELECT 2")]
-    (tmp_path / "log").write_text(log(told, "stderr"))
+    entries = [Told(START, "statement: SELECT 1"), Told(START, "statement: SELECT 2")]
+    (tmp_path / "log").write_text(log(entries, "stderr"))
     header = capture([tmp_path / "log"], tmp_path / "a")
     assert [s.start for s in statements(tmp_path / "a")] == [START, START]
     assert not any("whole seconds" in note for note in header.notes)

@@ -46,7 +46,7 @@ TOLD = st.builds(
     context=TEXT.map(lambda text: text and f"PL {text}x"),
     query=TEXT.map(lambda text: text and f"SELECT {text}x"),
     severity=st.sampled_from(["LOG", "ERROR"]),
-).map(lambda told: replace(told, sqlstate="23505" if told.severity == "ERROR" else "00000"))
+).map(lambda entry: replace(entry, sqlstate="23505" if entry.severity == "ERROR" else "00000"))
 
 
 def entries(form: str, data: bytes, trouble: Trouble, zone: str | None = None) -> list[LogEntry]:
@@ -59,51 +59,53 @@ def entries(form: str, data: bytes, trouble: Trouble, zone: str | None = None) -
     return list(stderr.entries(file, prefixes.prefix(PREFIX), clock, how, trouble))
 
 
-def same(entry: LogEntry, told: Told) -> bool:
+def same(entry: LogEntry, original: Told) -> bool:
     return (
         (entry.time, entry.session, entry.message, entry.database)
-        == (told.time, told.session, told.message, told.database)
-        and (entry.detail, entry.context, entry.query) == (told.detail, told.context, told.query)
+        == (original.time, original.session, original.message, original.database)
+        and (entry.detail, entry.context, entry.query) == (original.detail, original.context, original.query)
         and (entry.failed, entry.sqlstate)
-        == (told.severity == "ERROR", told.sqlstate if told.severity == "ERROR" else "")
+        == (original.severity == "ERROR", original.sqlstate if original.severity == "ERROR" else "")
     )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-@given(told=st.lists(TOLD, max_size=12))
-def test_entries_come_back(form: str, told: list[Told]) -> None:
+@given(originals=st.lists(TOLD, max_size=12))
+def test_entries_come_back(form: str, originals: list[Told]) -> None:
     trouble = Trouble()
-    found = entries(form, log(told, form).encode(), trouble)
-    assert len(found) == len(told) and all(same(a, b) for a, b in zip(found, told, strict=True))
-    assert not trouble.lost and not trouble.recoded and not any(entry.damage for entry in found)
+    read_entries = entries(form, log(originals, form).encode(), trouble)
+    assert len(read_entries) == len(originals) and all(
+        same(a, b) for a, b in zip(read_entries, originals, strict=True)
+    )
+    assert not trouble.lost and not trouble.recoded and not any(entry.damage for entry in read_entries)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-@given(told=st.lists(TOLD, min_size=3, max_size=6), data=st.data())
-def test_an_entry_that_is_cut_costs_no_other(form: str, told: list[Told], data: st.DataObject) -> None:
+@given(originals=st.lists(TOLD, min_size=3, max_size=6), data=st.data())
+def test_an_entry_that_is_cut_costs_no_other(form: str, originals: list[Told], data: st.DataObject) -> None:
     """Its line ends anywhere, as after a crash; what follows begins on a line of its own."""
-    number = data.draw(st.integers(0, len(told) - 1))
-    parts = [log([one], form).encode() for one in told]
+    number = data.draw(st.integers(0, len(originals) - 1))
+    parts = [log([original], form).encode() for original in originals]
     at = data.draw(st.integers(1, len(parts[number]) - 1))
     trouble = Trouble()
     damaged = b"".join(
         [part[:at].removesuffix(b"\n") + b"\n" if n == number else part for n, part in enumerate(parts)]
     )
-    found = entries(form, damaged, trouble)
-    others = [one for n, one in enumerate(told) if n != number]
-    kept = [entry for entry in found if any(same(entry, one) for one in others)]
-    assert len(kept) >= len(others), (damaged, [e.message for e in found])
-    assert len(found) <= len(told)
+    read_entries = entries(form, damaged, trouble)
+    others = [original for n, original in enumerate(originals) if n != number]
+    kept = [entry for entry in read_entries if any(same(entry, other) for other in others)]
+    assert len(kept) >= len(others), (damaged, [e.message for e in read_entries])
+    assert len(read_entries) <= len(originals)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.binary(max_size=400))
 def test_no_bytes_do_harm(form: str, data: bytes) -> None:
     good = log([plain(START, 1, "SELECT 1")], form).encode()
-    found = entries(form, data + b"\n" + good, Trouble())
-    assert found and found[-1].message.endswith("SELECT 1")
+    read_entries = entries(form, data + b"\n" + good, Trouble())
+    assert read_entries and read_entries[-1].message.endswith("SELECT 1")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -180,9 +182,9 @@ def test_rotated_files_are_put_in_order_and_packed_ones_opened(tmp_path: Path) -
         ).encode()
         (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     (tmp_path / "empty.csv").write_bytes(b"")
-    found = find([tmp_path])
-    assert [one.path.name for one in found.files] == ["c.csv", "a.csv", "b.csv.gz"]
-    times = [entry.time for entry in found.entries()]
+    whole_log = find([tmp_path])
+    assert [file.path.name for file in whole_log.files] == ["c.csv", "a.csv", "b.csv.gz"]
+    times = [entry.time for entry in whole_log.entries()]
     assert times == sorted(times) and len(times) == 15
     assert len(find([tmp_path / "a.csv", tmp_path / "a.csv"]).files) == 1
 

@@ -20,20 +20,20 @@ VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 @given(VALUES)
 def test_as_long_and_the_same_for_the_same(value: str) -> None:
     mask = Mask()
-    made = mask(value)
-    assert len(made) == len(value) and mask(value) == made
-    assert len(made.encode()) == len(value.encode())
+    masked = mask(value)
+    assert len(masked) == len(value) and mask(value) == masked
+    assert len(masked.encode()) == len(value.encode())
     assert Mask(b"k" * 32)(value) == Mask(b"k" * 32)(value)
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_whole_numbers_stay_in_their_type(value: int) -> None:
-    made = Mask()(str(value))
-    assert re.fullmatch(r"-?[0-9]+", made) and len(made) == len(str(value))
-    assert (int(made) < 0) == (value < 0)
+    masked = Mask()(str(value))
+    assert re.fullmatch(r"-?[0-9]+", masked) and len(masked) == len(str(value))
+    assert (int(masked) < 0) == (value < 0)
     for bits in (15, 31, 63):
         if abs(value) < 2**bits:
-            assert abs(int(made)) < max(2**bits, 10 ** len(str(abs(value))) if bits == 15 else 2**bits)
+            assert abs(int(masked)) < max(2**bits, 10 ** len(str(abs(value))) if bits == 15 else 2**bits)
             break
 
 
@@ -45,14 +45,14 @@ def test_what_fits_into_an_integer_still_does(value: int) -> None:
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 28)))
 def test_times_stay_times(value: datetime) -> None:
     for text in (str(value), value.isoformat(), str(value.date()), f"{value.replace(microsecond=0)}+02"):
-        made = Mask()(text)
-        assert datetime.fromisoformat(made).year == value.year, (text, made)
+        masked = Mask()(text)
+        assert datetime.fromisoformat(masked).year == value.year, (text, masked)
 
 
 @given(st.uuids())
 def test_uuids_stay_uuids(value: UUID) -> None:
-    made = Mask()(str(value))
-    assert UUID(made) != value
+    masked = Mask()(str(value))
+    assert UUID(masked) != value
 
 
 @given(
@@ -66,9 +66,9 @@ def test_uuids_stay_uuids(value: UUID) -> None:
     )
 )
 def test_documents_keep_their_form_and_keys(value: dict[str, object]) -> None:
-    made = json.loads(Mask()(json.dumps(value)))
-    assert list(made) == list(value)
-    assert [type(one) for one in made.values()] == [type(one) for one in value.values()]
+    masked = json.loads(Mask()(json.dumps(value)))
+    assert list(masked) == list(value)
+    assert [type(part) for part in masked.values()] == [type(part) for part in value.values()]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_documents_keep_their_form_and_keys(value: dict[str, object]) -> None:
 )
 def test_what_was_unique_still_is(values: list[str]) -> None:
     mask = Mask()
-    made = [mask(value) for value in values]
-    assert len(set(made)) == len(values) and made != values
+    masked = [mask(value) for value in values]
+    assert len(set(masked)) == len(values) and masked != values
 
 
 def test_nothing_is_left_of_what_a_value_said() -> None:
@@ -99,9 +99,9 @@ def test_nothing_is_left_of_what_a_value_said() -> None:
         "Жанна",
         "(12.5,7.25)",
     ):
-        made = mask(value)
-        same = sum(a == b for a, b in zip(made, value, strict=True) if a.isalnum())
-        assert same < max(3, len(value) // 2), (value, made)
+        masked = mask(value)
+        same = sum(a == b for a, b in zip(masked, value, strict=True) if a.isalnum())
+        assert same < max(3, len(value) // 2), (value, masked)
     assert mask("true") == "true" and mask("NULL") == "NULL" and mask("0") == "0"
     assert mask("\\xdeadbeef").startswith("\\x") and mask("\\xdeadbeef") != "\\xdeadbeef"
 

@@ -171,7 +171,7 @@ def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: 
         whole = capture([tmp_path / "log.csv"], tmp_path / "whole.traffic")
         mask = Mask(keep=("open", "paid"))
         header = capture([tmp_path / "log.csv"], tmp_path / "masked.traffic", mask=mask)
-        assert [one.text for one in header.shapes] == [one.text for one in whole.shapes]
+        assert [shape.text for shape in header.shapes] == [shape.text for shape in whole.shapes]
         options = {"file": str(tmp_path / "masked.traffic"), "database": "shop", "speed": 0}
         workload = catalog.find("replay")
         step = workload.phases(workload.Options.model_validate(options), NEWEST)[-1]
@@ -180,15 +180,19 @@ def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: 
             texts = set(counted(connection))
             connection.execute("TRUNCATE things")
             done = run_step(cluster, "shop", step).role("replay")
-    failures = [(one["statement"], one["now"], one["message"]) for one in done["replay"]["failures"]]
+    failures = [
+        (failure["statement"], failure["now"], failure["message"]) for failure in done["replay"]["failures"]
+    ]
     assert failures == [] and header.errors == 0
     # What the server has counted as one statement is one here: columns by number and modifiers are no values.
-    for one in ("GROUP BY 1 ORDER BY 2 DESC, 1", "$1::varchar(3)", "ORDER BY 1, 2 LIMIT $3 OFFSET $4"):
-        assert any(one in text for text in texts) and any(one in own.text for own in header.shapes), one
+    for part in ("GROUP BY 1 ORDER BY 2 DESC, 1", "$1::varchar(3)", "ORDER BY 1, 2 LIMIT $3 OFFSET $4"):
+        assert any(part in text for text in texts) and any(part in shape.text for shape in header.shapes), (
+            part
+        )
     assert any("keep their constants" in note for note in header.notes)
     with Captured(tmp_path / "masked.traffic") as captured:
-        told = [one for entry in captured.sessions() for one in captured.statements(entry)]
-    assert "Frederike" not in str(told) and len(told) == header.statements > 250
+        statements = [statement for entry in captured.sessions() for statement in captured.statements(entry)]
+    assert "Frederike" not in str(statements) and len(statements) == header.statements > 250
 
 
 def work(connection: psycopg.Connection[Any], values: dict[str, list[str]]) -> None:
@@ -255,9 +259,9 @@ def value_of(text: str) -> str:
 @given(LITERAL.filter(lambda value: "\1" not in value))
 def test_a_value_is_the_same_however_it_is_written(value: str) -> None:
     mask = Mask()
-    made = {value_of(masked(f"SELECT {form(value)}", mask).text.removeprefix("SELECT ")) for form in FORMS}
-    assert made == {mask(value)}
-    assert len(next(iter(made))) == len(value)
+    values = {value_of(masked(f"SELECT {form(value)}", mask).text.removeprefix("SELECT ")) for form in FORMS}
+    assert values == {mask(value)}
+    assert len(next(iter(values))) == len(value)
 
 
 @given(st.integers(0, 10**19))
@@ -301,13 +305,17 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=25).map(" ".join))
 def test_what_is_around_the_values_stays(text: str) -> None:
-    made = masked(text, Mask()).text
-    assert shape(made).text == shape(text).text
-    kinds = [(one.kind, one.text) for one in tokens(text) if one.kind not in ("string", "dollar", "number")]
-    assert kinds == [
-        (one.kind, one.text) for one in tokens(made) if one.kind not in ("string", "dollar", "number")
+    masked_text = masked(text, Mask()).text
+    assert shape(masked_text).text == shape(text).text
+    kinds = [
+        (token.kind, token.text) for token in tokens(text) if token.kind not in ("string", "dollar", "number")
     ]
-    assert len(made) == len(text)
+    assert kinds == [
+        (token.kind, token.text)
+        for token in tokens(masked_text)
+        if token.kind not in ("string", "dollar", "number")
+    ]
+    assert len(masked_text) == len(text)
 
 
 @pytest.mark.parametrize(
@@ -349,10 +357,12 @@ def test_what_is_no_value_stays(text: str, kept: str) -> None:
     ],
 )
 def test_values_do_not_stay(text: str) -> None:
-    made = masked(text, Mask()).text
-    assert "secret" not in made and "48213" not in made
+    masked_text = masked(text, Mask()).text
+    assert "secret" not in masked_text and "48213" not in masked_text
 
 
 def test_what_parameters_are_for() -> None:
-    found = masked("SELECT $1 FROM t WHERE a ~ $2 AND b > now() - $3::interval LIMIT $4", Mask()).parameters
-    assert found == {2: Purpose.PATTERN, 3: Purpose.SETTING, 4: Purpose.SETTING}
+    parameters = masked(
+        "SELECT $1 FROM t WHERE a ~ $2 AND b > now() - $3::interval LIMIT $4", Mask()
+    ).parameters
+    assert parameters == {2: Purpose.PATTERN, 3: Purpose.SETTING, 4: Purpose.SETTING}

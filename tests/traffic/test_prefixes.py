@@ -88,15 +88,15 @@ def filled(prefix: str, dice: Random, number: int, *, of_session: bool = True, v
 
 def lines(prefix: str, count: int, *, varied: bool, seed: int = 3) -> list[bytes]:
     dice = Random(seed)
-    made = []
+    log_lines = []
     for number in range(count):
         of_session = number % 5 != 0
         message = (
             f"duration: 1.500 ms  statement: SELECT {number}" if of_session else "checkpoint starting: time"
         )
         begin = filled(prefix, dice, number, of_session=of_session, varied=varied)
-        made.append(f"{begin}LOG:  {message}\n".encode())
-    return made
+        log_lines.append(f"{begin}LOG:  {message}\n".encode())
+    return log_lines
 
 
 def entries(data: list[bytes], trouble: Trouble) -> list[LogEntry]:
@@ -113,9 +113,9 @@ def test_public_prefixes_are_recognized(name: str, varied: bool) -> None:
     prefix = PUBLIC[name]
     data = lines(prefix, 60, varied=varied)
     trouble = Trouble()
-    found = entries(data, trouble)
-    assert not trouble.lost and len(found) == 60
-    for number, entry in enumerate(found):
+    read_entries = entries(data, trouble)
+    assert not trouble.lost and len(read_entries) == 60
+    for number, entry in enumerate(read_entries):
         line = data[number].decode()
         if "%c" in prefix:
             assert re.fullmatch(r"66ae0000\.[0-9a-f]+", entry.session)
@@ -125,7 +125,7 @@ def test_public_prefixes_are_recognized(name: str, varied: bool) -> None:
             names = _names(prefix) if varied else {"shop"}
             assert entry.database in (names if number % 5 else {""})
             assert entry.client == bool(number % 5)
-    assert len({entry.session for entry in found}) == (5 if varied else 1)
+    assert len({entry.session for entry in read_entries}) == (5 if varied else 1)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -135,11 +135,11 @@ def test_what_comes_later_may_look_otherwise(name: str) -> None:
     head = [line for line in lines(prefix, 250, varied=False) if b"checkpoint" in line]
     data = [*head, *lines(prefix, 250, varied=False), *lines(prefix, 250, varied=True, seed=4)]
     trouble = Trouble()
-    found = entries(data, trouble)
-    assert not trouble.lost and len(found) == len(data)
-    assert not any(entry.damage for entry in found)
+    read_entries = entries(data, trouble)
+    assert not trouble.lost and len(read_entries) == len(data)
+    assert not any(entry.damage for entry in read_entries)
     if "%d" in prefix:
-        databases = {entry.database for entry in found if entry.message.startswith("duration")}
+        databases = {entry.database for entry in read_entries if entry.message.startswith("duration")}
         assert databases == _names(prefix)
 
 
@@ -150,9 +150,12 @@ def _names(prefix: str) -> set[str]:
 def test_a_prefix_that_changes_within_the_log() -> None:
     data = [*lines("%m [%p] %q%u@%d ", 100, varied=True), *lines("%t:%r:%u@%d:[%p]:", 100, varied=True)]
     trouble = Trouble()
-    found = entries(data, trouble)
-    assert not trouble.lost and len(found) == 200
-    assert {entry.database for entry in found if entry.message.startswith("duration")} == {"shop", "my-db"}
+    read_entries = entries(data, trouble)
+    assert not trouble.lost and len(read_entries) == 200
+    assert {entry.database for entry in read_entries if entry.message.startswith("duration")} == {
+        "shop",
+        "my-db",
+    }
 
 
 @pytest.mark.parametrize(
@@ -182,8 +185,8 @@ def test_a_wrong_prefix_shows_the_line_that_does_not_fit(tmp_path: Path) -> None
 def test_an_address_is_no_part_of_the_database(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"".join(lines("%m [%p] %q%u@%d %h ", 40, varied=True)))
     header = capture([tmp_path / "log"], tmp_path / "a")
-    with Captured(tmp_path / "a") as found:
-        assert {one.name for one in found.header.databases} == {"shop", "my-db"}
+    with Captured(tmp_path / "a") as captured:
+        assert {database.name for database in captured.header.databases} == {"shop", "my-db"}
     assert any("recognized as '%m [%p] %q%u@%d %h '" in note for note in header.notes)
 
 
@@ -191,5 +194,5 @@ def test_users_may_hold_an_at_sign() -> None:
     data = [
         line.replace(b"my-user@", b"me@example.com@") for line in lines("%m [%p] %q%u@%d ", 60, varied=True)
     ]
-    found = entries(data, Trouble())
-    assert {entry.database for entry in found if entry.client} == {"shop", "my-db"}
+    read_entries = entries(data, Trouble())
+    assert {entry.database for entry in read_entries if entry.client} == {"shop", "my-db"}

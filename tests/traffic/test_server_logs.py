@@ -81,8 +81,8 @@ def work(cluster: Cluster) -> None:
 
 
 def sessions(file: Path) -> list[list[Statement]]:
-    with Captured(file) as found:
-        return [list(found.statements(entry)) for entry in found.sessions()]
+    with Captured(file) as captured:
+        return [list(captured.statements(entry)) for entry in captured.sessions()]
 
 
 def test_all_forms_come_to_the_same(logs: tuple[Path, dict[str, tuple[int, int]]], tmp_path: Path) -> None:
@@ -100,25 +100,25 @@ def test_all_forms_come_to_the_same(logs: tuple[Path, dict[str, tuple[int, int]]
         assert sessions(tmp_path / f"{name}.traffic") == first, name
     header = headers[1]
     # Three that worked.
-    own = [one for one in first if any(s.text.startswith("INSERT") for s in one)]
-    assert len(own) == 3 and header.most_sessions <= 3
-    assert {s.sqlstate for one in own for s in one if s.sqlstate} == EXPECTED_ERRORS
-    inserted = [s.parameters for s in own[0] if s.text.startswith("INSERT")]
+    working_sessions = [session for session in first if any(s.text.startswith("INSERT") for s in session)]
+    assert len(working_sessions) == 3 and header.most_sessions <= 3
+    assert {s.sqlstate for session in working_sessions for s in session if s.sqlstate} == EXPECTED_ERRORS
+    inserted = [s.parameters for s in working_sessions[0] if s.text.startswith("INSERT")]
     assert inserted[3] == ("3", 'it\'s\n\t3 "ü" \\') and len(inserted) == 21
-    assert {one.why: one.count for one in header.left_out}[ROWS_OF_COPY] == 3
-    assert {one.why for one in header.left_out} <= {
+    assert {left_out.why: left_out.count for left_out in header.left_out}[ROWS_OF_COPY] == 3
+    assert {left_out.why for left_out in header.left_out} <= {
         *(ROWS_OF_COPY, MESSAGES, ENDED),
         *(DEFINITIONS, EMPTY_SESSIONS),  # of the one that made the table
     }
-    balances = [made.balance for made in headers if made.balance is not None]
+    balances = [captured_header.balance for captured_header in headers if captured_header.balance is not None]
     assert [(b.difference, b.damaged) for b in balances] == [(0, 0)] * 3
     # Statement by statement what the server has counted: those that went well.
     counted: dict[str, int] = {}
     for text, (calls, _) in seen.items():
         counted[shape(text).text] = counted.get(shape(text).text, 0) + calls
     captured: dict[str, int] = {}
-    for one in own:
-        for statement in one:
+    for session in working_sessions:
+        for statement in session:
             if not statement.sqlstate:
                 name = header.shapes[statement.shape].text
                 captured[name] = captured.get(name, 0) + 1
@@ -132,10 +132,10 @@ def test_the_command_and_what_it_says(
     logs: tuple[Path, dict[str, tuple[int, int]]], pgstrata: Program, place: Path
 ) -> None:
     folder, _ = logs
-    made = pgstrata("capture", folder / "postgresql.csv", "-o", "a.traffic", "--mask")
-    assert made.returncode == 0, made.stderr
+    done = pgstrata("capture", folder / "postgresql.csv", "-o", "a.traffic", "--mask")
+    assert done.returncode == 0, done.stderr
     again = pgstrata("capture", "a.traffic")
-    assert again.stdout == made.stdout
+    assert again.stdout == done.stdout
     for expected in (
         r"sessions: +\d+, at most \d",
         r"values: +masked",
@@ -143,7 +143,7 @@ def test_the_command_and_what_it_says(
         r"entries: +[\d,]+ in the log: [\d,]+ replayed, [\d,]+ left out, 0 damaged",
         r"3 +3  COPY … FROM STDIN: its rows are not in a log",
     ):
-        assert re.search(expected, made.stdout), made.stdout
+        assert re.search(expected, done.stdout), done.stdout
     assert '"masked": true' in pgstrata("capture", "a.traffic", "--format", "json").stdout
     for arguments, why in (
         ((folder / "postgresql.csv", folder / "postgresql.json", "-o", "b.traffic"), "several forms"),

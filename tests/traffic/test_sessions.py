@@ -37,7 +37,7 @@ def test_parameters_come_back(values: list[str | None]) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_all_kinds_of_statements(tmp_path: Path, form: str) -> None:
     other = "697dee41.2b3c"
-    told = [
+    entries = [
         Told(
             START, "connection received: host=[local]", database="", backend="not initialized", started=START
         ),
@@ -73,21 +73,21 @@ def test_all_kinds_of_statements(tmp_path: Path, form: str) -> None:
         Told(START + 99 * MS, "checkpoint starting: time", database="", backend="checkpointer"),
         Told(START + S, "disconnection: session time: 0:00:01.000 user=app", started=START),
     ]
-    header, found = taken(tmp_path, told, form)
-    assert [(e.flags & OPEN_BEFORE, e.flags & OPEN_BEHIND) for e, _ in found] == [
+    header, by_session = taken(tmp_path, entries, form)
+    assert [(e.flags & OPEN_BEFORE, e.flags & OPEN_BEHIND) for e, _ in by_session] == [
         (0, 0),
         (OPEN_BEFORE, OPEN_BEHIND),
     ]
-    (first, own), (_, others) = found
+    (first, statements), (_, others) = by_session
     assert (first.begin, first.end) == (START, START + S)
-    assert [(s.text, s.protocol, s.parameters, s.sqlstate, s.forgets) for s in own] == [
+    assert [(s.text, s.protocol, s.parameters, s.sqlstate, s.forgets) for s in statements] == [
         ("SELECT 'it''s',\n 5", SIMPLE, (), "", False),
         ("SELECT $1, $2", EXTENDED, ("a, $2 = 'b'", None), "", False),
         ("INSERT INTO t VALUES (1)", SIMPLE, (), "23505", False),
         ("INSERT INTO t VALUES ($1)", PREPARED, ("8",), "23505", False),
         ("DISCARD ALL", SIMPLE, (), "", True),
     ]
-    assert [(s.start - START, s.duration) for s in own] == [
+    assert [(s.start - START, s.duration) for s in statements] == [
         (10 * MS, 10 * MS),
         (47 * MS, 9 * MS),
         (80 * MS, None),
@@ -118,20 +118,24 @@ def test_log_statement_with_and_without_durations(tmp_path: Path) -> None:
         Told(START + 9 * MS, "no column", severity="ERROR", sqlstate="42703", query="SELECT nothing"),
         Told(START + 10 * MS, "statement: ROLLBACK"),
     ]
-    header, [(_, own)] = taken(tmp_path, begins)
-    assert [(s.text, s.start - START, s.duration, s.sqlstate) for s in own] == [
+    header, [(_, statements)] = taken(tmp_path, begins)
+    assert [(s.text, s.start - START, s.duration, s.sqlstate) for s in statements] == [
         ("BEGIN", 0, 500, ""),
         ("SELECT $1", 2 * MS - 100, 1000, ""),
         ("SELECT nothing", 6 * MS, 3 * MS, "42703"),
         ("ROLLBACK", 10 * MS, None, ""),
     ]
     assert any("how long 1 statements took" in note for note in header.notes)
-    header, [(_, own)] = taken(tmp_path, [one for one in begins if "duration" not in one.message])
-    assert [s.duration for s in own] == [None, None, 3 * MS, None] and own[1].parameters == ("x",)
+    header, [(_, statements)] = taken(
+        tmp_path, [entry for entry in begins if "duration" not in entry.message]
+    )
+    assert [s.duration for s in statements] == [None, None, 3 * MS, None] and statements[1].parameters == (
+        "x",
+    )
 
 
 def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> None:
-    told = [
+    entries = [
         plain(START + 10 * MS, 1, "SELECT 1"),
         plain(START + 20 * MS, 5, "COPY t FROM STDIN"),
         Told(START + 30 * MS, "duration: 2.000 ms  execute <unnamed>: SELECT $1"),
@@ -145,7 +149,7 @@ def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> N
         Told(START + 99 * MS, "something", severity="ERROR", sqlstate="XX000"),
         Told(START + 99 * MS, "syntax error", severity="ERROR", sqlstate="42601", query="SELEC $1"),
     ]
-    header, [(_, own)] = taken(tmp_path, told)
+    header, [(_, statements)] = taken(tmp_path, entries)
     kept = [
         "SELECT 1",
         "PREPARE p AS SELECT 1",
@@ -153,8 +157,11 @@ def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> N
         "LISTEN jobs",
         "SELEC $1",
     ]
-    assert [s.text for s in own] == kept
-    left = {one.why: (one.count, round(one.seconds * 1000), one.example) for one in header.left_out}
+    assert [s.text for s in statements] == kept
+    left = {
+        left_out.why: (left_out.count, round(left_out.seconds * 1000), left_out.example)
+        for left_out in header.left_out
+    }
     assert left == {
         account.ROWS_OF_COPY: (1, 5, "COPY t FROM STDIN"),
         account.DEFINITIONS: (1, 1, "CREATE TABLE new (a int)"),
@@ -164,21 +171,21 @@ def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> N
         account.FASTPATH: (1, 1, 'duration: 1.000 ms  fastpath function call: "lo_open" (OID 952)'),
         account.NO_STATEMENT: (1, 0, "something"),
     }
-    copied = next(one for one in header.left_out if one.why == account.ROWS_OF_COPY)
+    copied = next(left_out for left_out in header.left_out if left_out.why == account.ROWS_OF_COPY)
     assert header.left_out_share(copied) == pytest.approx(5 / 15)
     assert any("log_parameter_max_length = -1" in note for note in header.notes)
     assert b"secret" not in (tmp_path / "log.traffic").read_bytes()
 
 
 def test_sessions_that_are_open_at_both_ends(tmp_path: Path) -> None:
-    told = [
+    entries = [
         plain(START, 1, "UPDATE t SET a = 1"),
         plain(START + 10 * MS, 1, "COMMIT", session="697dee41.2b3c"),
         plain(START + 20 * MS, 1, "BEGIN"),
         plain(START + 30 * MS, 1, "UPDATE t SET a = 2"),
     ]
-    header, found = taken(tmp_path, told)
-    assert [e.flags for e, _ in found] == [OPEN_BEFORE | OPEN_BEHIND] * 2
+    header, by_session = taken(tmp_path, entries)
+    assert [e.flags for e, _ in by_session] == [OPEN_BEFORE | OPEN_BEHIND] * 2
     assert any(note.startswith("1 transactions had begun before the log") for note in header.notes)
     assert any(note.startswith("1 transactions are open at the end") for note in header.notes)
 
@@ -188,12 +195,12 @@ def test_a_process_number_that_comes_again_is_another_session(tmp_path: Path) ->
     lines = []
     for number in range(2):
         at = START + number * S
-        for told in (
+        for entry in (
             Told(at, "connection received: host=[local]"),
             plain(at + 10 * MS, 1, f"SELECT {number}"),
         ):
             lines.append(
-                log([told], "stderr").replace(f"[{told.session}] 00000 app@shop ", f"[{told.process}] ")
+                log([entry], "stderr").replace(f"[{entry.session}] 00000 app@shop ", f"[{entry.process}] ")
             )
     (tmp_path / "log").write_text("".join(lines))
     header = capture([tmp_path / "log"], tmp_path / "a", prefix=prefix)
@@ -202,31 +209,31 @@ def test_a_process_number_that_comes_again_is_another_session(tmp_path: Path) ->
 
 def test_times_within_a_session_never_overlap(tmp_path: Path) -> None:
     """The log's times are cut to milliseconds, durations are not."""
-    told = [plain(START + n // 3 * MS, 0.33, f"SELECT {n}") for n in range(30)]
-    _, [(_, own)] = taken(tmp_path, told)
-    ends = [s.start + (s.duration or 0) for s in own]
-    assert all(s.start >= end for s, end in zip(own[1:], ends, strict=False))
-    assert all(end <= one.time + MS for one, end in zip(told, ends, strict=True))
+    entries = [plain(START + n // 3 * MS, 0.33, f"SELECT {n}") for n in range(30)]
+    _, [(_, statements)] = taken(tmp_path, entries)
+    ends = [s.start + (s.duration or 0) for s in statements]
+    assert all(s.start >= end for s, end in zip(statements[1:], ends, strict=False))
+    assert all(end <= entry.time + MS for entry, end in zip(entries, ends, strict=True))
 
 
 def test_many_sessions_do_not_stay_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 10)
-    told = [
+    entries = [
         plain(START + n * MS, 0.1, f"SELECT {n}", session=f"697dee4{n % 50:02x}.1a2b") for n in range(200)
     ]
-    header, found = taken(tmp_path, told)
-    assert sum(len(own) for _, own in found) == 200 == header.statements
+    header, by_session = taken(tmp_path, entries)
+    assert sum(len(statements) for _, statements in by_session) == 200 == header.statements
     assert any("go on as other ones" in note for note in header.notes)
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 100)
     monkeypatch.setattr(sessions, "MOST_SHAPES", 1)
-    told = [plain(START + n * MS, 0.1, f"SELECT a{n}") for n in range(20)]
-    header, _ = taken(tmp_path, told)
+    entries = [plain(START + n * MS, 0.1, f"SELECT a{n}") for n in range(20)]
+    header, _ = taken(tmp_path, entries)
     assert [s.text for s in header.shapes] == ["SELECT a0", sessions.OTHERS]
     assert [s.calls for s in header.shapes] == [1, 19]
 
 
 def test_a_masked_file_has_nothing_of_the_values(tmp_path: Path) -> None:
-    told = [
+    entries = [
         plain(START + MS, 0.5, "SELECT 'Frederike' /* Frederike */, 48213"),
         *extended(START + 5 * MS, 0.3, "SELECT $1", ["Frederike"]),
         plain(START + 9 * MS, 0.5, "COPY t FROM STDIN -- Frederike"),
@@ -234,12 +241,12 @@ def test_a_masked_file_has_nothing_of_the_values(tmp_path: Path) -> None:
             START + 12 * MS, "not Frederike", severity="ERROR", sqlstate="23505", query="SELECT 'Frederike'"
         ),
     ]
-    header, [(_, own)] = taken(tmp_path, told, mask=True)
-    assert header.masked and own[0].text.count("'") == 2
-    value = own[0].text.split("'")[1]
-    assert len(value) == 9 and value != "Frederike" and own[1].parameters == (value,)
-    assert own[2].text == f"SELECT '{value}'"
-    whole = "".join(map(str, own)) + str(header)
+    header, [(_, statements)] = taken(tmp_path, entries, mask=True)
+    assert header.masked and statements[0].text.count("'") == 2
+    value = statements[0].text.split("'")[1]
+    assert len(value) == 9 and value != "Frederike" and statements[1].parameters == (value,)
+    assert statements[2].text == f"SELECT '{value}'"
+    whole = "".join(map(str, statements)) + str(header)
     assert "Frederike" not in whole and "48213" not in whole
 
 
@@ -249,17 +256,17 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
     flush = captured.Writer._flush
 
     def noted(writer: captured.Writer, session: captured.SessionWriter) -> None:
-        held.append(sum(len(one.buffer) for one in writer._open.values()))
+        held.append(sum(len(open_session.buffer) for open_session in writer._open.values()))
         flush(writer, session)
 
     monkeypatch.setattr(captured.Writer, "_flush", noted)
     monkeypatch.setattr(captured, "HELD_BYTES", 100_000)
-    told = [
+    entries = [
         plain(START + n * MS, 0.1, f"SELECT '{n} {'x' * 300}'", session=f"697dee4{n % 16:x}.1a2b")
         for n in range(3000)
     ]
-    header, found = taken(tmp_path, told)
-    assert sum(len(own) for _, own in found) == header.statements == 3000
+    header, by_session = taken(tmp_path, entries)
+    assert sum(len(statements) for _, statements in by_session) == header.statements == 3000
     assert max(held) < 120_000
 
 
@@ -267,18 +274,20 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
 def test_a_disk_that_fills_and_what_is_said_before(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgstrata.traffic.capture.SAID_EVERY", 0.0)
     dice = Random(1)
-    told = [plain(START + n * MS, 0.1, f"SELECT '{dice.randbytes(200).hex()}'") for n in range(12_000)]
-    (small_disk / "log").write_text(log(told))
+    entries = [plain(START + n * MS, 0.1, f"SELECT '{dice.randbytes(200).hex()}'") for n in range(12_000)]
+    (small_disk / "log").write_text(log(entries))
     free = shutil.disk_usage(small_disk).free
     (small_disk / "filled").write_bytes(b"x" * (free - (1500 << 10)))
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(
         CapturedError, match=r"no space left for .*a\.traffic, of which .* were written"
     ) as caught:
-        capture([small_disk / "log"], small_disk / "a.traffic", say=said.append)
+        capture([small_disk / "log"], small_disk / "a.traffic", say=messages.append)
     assert "another disk" in caught.value.hint
     assert sorted(path.name for path in small_disk.iterdir()) == ["filled", "log"]
-    assert any("left; the file will have about" in one and "its disk has" in one for one in said), said
+    assert any(
+        "left; the file will have about" in message and "its disk has" in message for message in messages
+    ), messages
     (small_disk / "filled").unlink()
     assert capture([small_disk / "log"], small_disk / "a.traffic").statements == 12_000
 
@@ -289,8 +298,8 @@ def test_a_log_without_what_is_needed_says_what_to_set(tmp_path: Path) -> None:
         "log_parameter_max_length": [Told(START, "duration: 1.000 ms  execute <unnamed>: SELECT $1")],
         "lc_messages": [Told(START, "Dauer: 0,123 ms  Anweisung: SELECT 1")],
     }
-    for hint, told in cases.items():
-        (tmp_path / "log").write_text(log(told))
+    for hint, entries in cases.items():
+        (tmp_path / "log").write_text(log(entries))
         with pytest.raises(UsageError) as caught:
             capture([tmp_path / "log"], tmp_path / "a")
         assert hint in caught.value.hint, caught.value
@@ -309,21 +318,21 @@ def test_two_zones_and_an_hour_that_comes_twice(tmp_path: Path) -> None:
         ("c.csv", summer + 1800 * S, "UTC", 0, "697dee41.1a2b"),
     ]
     for name, at, zone, offset, session in parts:
-        told = [plain(at + n * S, 1, f"SELECT {n}", session=session) for n in range(3)]
-        (tmp_path / name).write_text(log(told, "csvlog", zone, offset))
+        entries = [plain(at + n * S, 1, f"SELECT {n}", session=session) for n in range(3)]
+        (tmp_path / name).write_text(log(entries, "csvlog", zone, offset))
     header = capture([tmp_path / name for name, *_ in parts], tmp_path / "a.traffic")
-    with Captured(tmp_path / "a.traffic") as found:
-        begins = [entry.begin for entry in found.sessions()]
+    with Captured(tmp_path / "a.traffic") as file:
+        begins = [entry.begin for entry in file.sessions()]
     assert begins == [summer + wait * S - MS for wait in (0, 1800, 3600)]
     assert header.end - header.begin == 3602 * S + MS and header.files == ["a.csv", "c.csv", "b.csv"]
     assert any("several zones: CEST, CET, UTC" in note for note in header.notes)
 
 
 def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
-    told = [plain(START, 1, "SELECT 'Müller'"), plain(START + S, 1, "SELECT 'plain'")]
-    (tmp_path / "log").write_bytes(log(told).encode("cp1252"))
+    entries = [plain(START, 1, "SELECT 'Müller'"), plain(START + S, 1, "SELECT 'plain'")]
+    (tmp_path / "log").write_bytes(log(entries).encode("cp1252"))
     header = capture([tmp_path / "log"], tmp_path / "a", encoding="cp1252")
     assert any("1 texts are not UTF-8 and were read as cp1252" in note for note in header.notes)
-    with Captured(tmp_path / "a") as found:
-        (entry,) = found.sessions()
-        assert [s.text for s in found.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]
+    with Captured(tmp_path / "a") as file:
+        (entry,) = file.sessions()
+        assert [s.text for s in file.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]

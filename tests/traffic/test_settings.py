@@ -29,9 +29,11 @@ from support.logs import MS, START, Told, extended, plain, taken
     ],
 )
 def test_statements_that_set_only_the_encoding_are_left_out(tmp_path: Path, text: str) -> None:
-    header, [(_, own)] = taken(tmp_path, [plain(START, 1, text), plain(START + 5 * MS, 1, "SELECT 'ü'")])
-    assert [s.text for s in own] == ["SELECT 'ü'"]
-    assert [(one.why, one.entries) for one in header.left_out] == [(account.ENCODING, 1)]
+    header, [(_, statements)] = taken(
+        tmp_path, [plain(START, 1, text), plain(START + 5 * MS, 1, "SELECT 'ü'")]
+    )
+    assert [s.text for s in statements] == ["SELECT 'ü'"]
+    assert [(left_out.why, left_out.entries) for left_out in header.left_out] == [(account.ENCODING, 1)]
 
 
 @pytest.mark.parametrize(
@@ -45,19 +47,22 @@ def test_statements_that_set_only_the_encoding_are_left_out(tmp_path: Path, text
     ],
 )
 def test_beside_other_things_it_becomes_utf8(tmp_path: Path, text: str, kept: str) -> None:
-    header, [(_, own)] = taken(tmp_path, [plain(START + n * MS, 0.5, text) for n in range(2)])
-    assert [s.text for s in own] == [kept, kept]
+    header, [(_, statements)] = taken(tmp_path, [plain(START + n * MS, 0.5, text) for n in range(2)])
+    assert [s.text for s in statements] == [kept, kept]
     assert any("2 statements set client_encoding beside" in note for note in header.notes)
 
 
 def test_an_encoding_in_parameters_becomes_utf8(tmp_path: Path) -> None:
     text = "SELECT set_config($1, $2, $3)"
-    told = [
+    entries = [
         *extended(START, 1, text, ["client_encoding", "LATIN1", "f"]),
         *extended(START + 9 * MS, 1, text, ["search_path", "shop", "f"]),
     ]
-    _, [(_, own)] = taken(tmp_path, told)
-    assert [s.parameters for s in own] == [("client_encoding", "UTF8", "f"), ("search_path", "shop", "f")]
+    _, [(_, statements)] = taken(tmp_path, entries)
+    assert [s.parameters for s in statements] == [
+        ("client_encoding", "UTF8", "f"),
+        ("search_path", "shop", "f"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +77,8 @@ def test_an_encoding_in_parameters_becomes_utf8(tmp_path: Path) -> None:
 )
 def test_other_statements_stay(text: str) -> None:
     pieces = tokens(text)
-    found = assignments(pieces)
-    assert in_utf8(pieces, found) == text and not sets_only_encoding(text, found)
+    settings = assignments(pieces)
+    assert in_utf8(pieces, settings) == text and not sets_only_encoding(text, settings)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +96,8 @@ def test_what_an_application_keeps_in_settings_is_masked(tmp_path: Path, text: s
     other = masked(text, Mask()).text
     assert "Frederike" not in other and other[:12] == text[:12]
     assert "Frederike" not in shape(text).text
-    header, [(_, own)] = taken(tmp_path, [plain(START, 1, text)], mask=True)
-    assert "Frederike" not in str(own) + str(header)
+    header, [(_, statements)] = taken(tmp_path, [plain(START, 1, text)], mask=True)
+    assert "Frederike" not in str(statements) + str(header)
 
 
 @pytest.mark.parametrize(
@@ -111,22 +116,22 @@ def test_settings_of_the_server_stay(text: str) -> None:
 
 def test_settings_in_parameters_are_masked_by_their_names(tmp_path: Path) -> None:
     text = "SELECT set_config($1, $2, true), set_config('app.b', $3, true)"
-    told = [
+    entries = [
         *extended(START, 1, text, ["app.a", "Frederike", "Frederike"]),
         *extended(START + 9 * MS, 1, text, ["work_mem", "64MB", "Frederike"]),
     ]
-    _, [(_, own)] = taken(tmp_path, told, mask=True)
-    (first, again) = (s.parameters for s in own)
+    _, [(_, statements)] = taken(tmp_path, entries, mask=True)
+    (first, again) = (s.parameters for s in statements)
     assert first[0] == "app.a" and again[:2] == ("work_mem", "64MB")
     assert "Frederike" not in first + again and first[1] == first[2] == again[2]
 
 
 def test_a_masked_file_shows_no_messages(tmp_path: Path) -> None:
-    told = [
+    entries = [
         plain(START, 1, "SELECT 1"),
         Told(START + MS, "hello Frederike", severity="NOTICE"),
         Told(START + MS, "no Frederike here", severity="ERROR", sqlstate="P0001"),
         Told(START + MS, 'duration: 1.0 ms  parse s: SELECT "Frederike"'),
     ]
-    header, _ = taken(tmp_path, told, mask=True)
+    header, _ = taken(tmp_path, entries, mask=True)
     assert "Frederike" not in str(header)

@@ -191,25 +191,27 @@ class Told:
 
     def __init__(self, header: Header, file: Path) -> None:
         self.header = header
-        with Captured(file) as found:
+        with Captured(file) as captured:
             sessions = [
-                (found.header.databases[entry.database].name, list(found.statements(entry)))
-                for entry in found.sessions()
+                (captured.header.databases[entry.database].name, list(captured.statements(entry)))
+                for entry in captured.sessions()
             ]
-        self.sessions = [(name, own) for name, own in sessions if not _between(own)]
+        self.sessions = [(name, statements) for name, statements in sessions if not _between(statements)]
 
     def statements(self) -> list[tuple[str, str, tuple[str | None, ...], str]]:
-        return [(name, s.text, s.parameters, s.sqlstate) for name, own in self.sessions for s in own]
+        return [
+            (name, s.text, s.parameters, s.sqlstate) for name, statements in self.sessions for s in statements
+        ]
 
     def reasons(self) -> Counter[str]:
         return Counter({part.why: part.count for part in self.header.left_out})
 
 
-def _between(own: list[Statement]) -> bool:
-    return any("between" in s.text and "application_name" in s.text for s in own)
+def _between(statements: list[Statement]) -> bool:
+    return any("between" in s.text and "application_name" in s.text for s in statements)
 
 
-def told(logs: Path, folder: Path, name: str, form: str) -> Told:
+def captured_as(logs: Path, folder: Path, name: str, form: str) -> Told:
     file = {"stderr": "postgresql", "csvlog": "postgresql.csv", "jsonlog": "postgresql.json"}[form]
     to = folder / f"{name} {form}"
     to.unlink(missing_ok=True)
@@ -223,15 +225,21 @@ def told(logs: Path, folder: Path, name: str, form: str) -> Told:
 @pytest.mark.parametrize("form", ["csvlog", "jsonlog", "stderr"])
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_statements_under_all_settings(logs: Path, tmp_path: Path, name: str, form: str) -> None:
-    reference, other = told(logs, tmp_path, "durations", "csvlog"), told(logs, tmp_path, name, form)
-    knows_codes = form != "stderr" or "%e" in SETTINGS[name].get("log_line_prefix", "%e")
-    expected, found = reference.statements(), other.statements()
-    if not knows_codes and "verbose" not in name:
-        expected, found = ([(*one[:3], str(bool(one[3]))) for one in all_of] for all_of in (expected, found))
-    assert found == expected
-    assert Counter(s.protocol for _, own in other.sessions for s in own if not s.sqlstate) == Counter(
-        s.protocol for _, own in reference.sessions for s in own if not s.sqlstate
+    reference, other = (
+        captured_as(logs, tmp_path, "durations", "csvlog"),
+        captured_as(logs, tmp_path, name, form),
     )
+    knows_codes = form != "stderr" or "%e" in SETTINGS[name].get("log_line_prefix", "%e")
+    expected, actual = reference.statements(), other.statements()
+    if not knows_codes and "verbose" not in name:
+        expected, actual = (
+            [(*statement[:3], str(bool(statement[3]))) for statement in all_of]
+            for all_of in (expected, actual)
+        )
+    assert actual == expected
+    assert Counter(
+        s.protocol for _, statements in other.sessions for s in statements if not s.sqlstate
+    ) == Counter(s.protocol for _, statements in reference.sessions for s in statements if not s.sqlstate)
     # What cannot be asked again is the same, too; log_duration alone does not say what was parsed.
     reasons = {why: n for why, n in other.reasons().items() if why not in (account.MESSAGES, account.ENDED)}
     parsed = {account.UNEXECUTED: 2} if "log_duration" not in SETTINGS[name] or name == "both" else None
@@ -239,9 +247,9 @@ def test_the_same_statements_under_all_settings(logs: Path, tmp_path: Path, name
     assert reasons == {**wanted, **(parsed or {account.NO_TEXT: 8})}
     notes = " ".join(other.header.notes)
     assert "only" not in notes and "missing" not in notes
-    for _, own in other.sessions:
-        assert all(s.duration is not None for s in own if not s.sqlstate)
-        slept = [s.duration or 0 for s in own if s.text == "SELECT pg_sleep(0.05)"]
+    for _, statements in other.sessions:
+        assert all(s.duration is not None for s in statements if not s.sqlstate)
+        slept = [s.duration or 0 for s in statements if s.text == "SELECT pg_sleep(0.05)"]
         assert all(took >= 50_000 for took in slept)
 
 
@@ -256,15 +264,15 @@ def test_the_same_statements_in_every_wrapping(logs: Path, tmp_path: Path, wrapp
     (tmp_path / "log").write_bytes(services.WRAPPED[wrapping](text, csvlog, jsonlog).encode())
     header = capture([tmp_path / "log"], tmp_path / "a")
     assert header.balance is not None and header.balance.difference == 0
-    whole = told(logs, tmp_path, "durations", "csvlog")
-    found = Told(header, tmp_path / "a")
+    whole = captured_as(logs, tmp_path, "durations", "csvlog")
+    wrapped = Told(header, tmp_path / "a")
     assert not header.damaged
     if wrapping == "Azure, CSV":
         # Where the newest comes first, nothing but the file tells the order within a millisecond.
-        assert Counter(found.statements()) == Counter(whole.statements())
+        assert Counter(wrapped.statements()) == Counter(whole.statements())
     else:
-        assert found.statements() == whole.statements()
-    reasons = {why: n for why, n in found.reasons().items() if why not in (account.MESSAGES, account.ENDED)}
+        assert wrapped.statements() == whole.statements()
+    reasons = {why: n for why, n in wrapped.reasons().items() if why not in (account.MESSAGES, account.ENDED)}
     assert reasons == {
         account.ROWS_OF_COPY: 2,
         account.ENCODING: 4,
@@ -275,55 +283,66 @@ def test_the_same_statements_in_every_wrapping(logs: Path, tmp_path: Path, wrapp
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_same_times_in_all_forms(logs: Path, tmp_path: Path, name: str) -> None:
-    csv, json, text = (told(logs, tmp_path, name, form) for form in ("csvlog", "jsonlog", "stderr"))
+    csv, json, text = (captured_as(logs, tmp_path, name, form) for form in ("csvlog", "jsonlog", "stderr"))
     assert json.sessions == csv.sessions
     if name == "terse":
         return  # the text has no parameters then
     whole = name == "whole seconds"
-    for (database, own), (other, others) in zip(csv.sessions, text.sessions, strict=True):
-        assert database == other and len(own) == len(others)
-        for one, same in zip(own, others, strict=True):
-            assert (same.text, same.parameters, same.protocol) == (one.text, one.parameters, one.protocol)
-            assert same.duration == one.duration or one.sqlstate
-            assert abs(same.start - one.start) <= (1_000_000 if whole else 0)
+    for (database, statements), (other, others) in zip(csv.sessions, text.sessions, strict=True):
+        assert database == other and len(statements) == len(others)
+        for statement, same in zip(statements, others, strict=True):
+            assert (same.text, same.parameters, same.protocol) == (
+                statement.text,
+                statement.parameters,
+                statement.protocol,
+            )
+            assert same.duration == statement.duration or statement.sqlstate
+            assert abs(same.start - statement.start) <= (1_000_000 if whole else 0)
     assert text.header.balance is not None and csv.header.balance is not None
     assert text.header.balance.replayed == csv.header.balance.replayed
 
 
 @pytest.mark.parametrize("form", ["csvlog", "jsonlog", "stderr"])
 def test_what_a_setting_does_not_tell_has_a_reason(logs: Path, tmp_path: Path, form: str) -> None:
-    whole = told(logs, tmp_path, "durations", "csvlog")
-    with_values = Counter(one for one in whole.statements() if one[2])
-    without = Counter(one for one in whole.statements() if not one[2])
+    whole = captured_as(logs, tmp_path, "durations", "csvlog")
+    with_values = Counter(statement for statement in whole.statements() if statement[2])
+    without = Counter(statement for statement in whole.statements() if not statement[2])
     # Without parameters only they are missing, each with its reason.
     for name in ("no values", "terse"):
         if name == "terse" and form != "stderr":
             continue
-        few = told(logs, tmp_path, name, form)
+        few = captured_as(logs, tmp_path, name, form)
         assert not without - Counter(few.statements())
         lacking = few.reasons()[account.NO_PARAMETERS] + sum(part.count for part in few.header.damaged)
-        assert lacking + len([one for one in few.statements() if one[2]]) == with_values.total()
+        assert (
+            lacking + len([statement for statement in few.statements() if statement[2]])
+            == with_values.total()
+        )
     # Values that are cut damage their statements.
     file = {"stderr": "postgresql", "csvlog": "postgresql.csv", "jsonlog": "postgresql.json"}[form]
     header = capture([logs / "short values" / file], tmp_path / "short")
     cut = next(part for part in header.damaged if part.why == CUT_VALUES)
     assert header.balance is not None and header.balance.difference == 0
     long = [
-        one for one in whole.statements() if any(len((v or "").encode()) > 3 for v in one[2]) and not one[3]
+        statement
+        for statement in whole.statements()
+        if any(len((v or "").encode()) > 3 for v in statement[2]) and not statement[3]
     ]
     assert cut.count == len(long)
     # Durations alone tell of no statement, but of those that failed.
-    bare = told(logs, tmp_path, "only durations", form)
-    assert Counter(one[3] for one in bare.statements()) == Counter(
-        one[3] for one in whole.statements() if one[3]
+    bare = captured_as(logs, tmp_path, "only durations", form)
+    assert Counter(statement[3] for statement in bare.statements()) == Counter(
+        statement[3] for statement in whole.statements() if statement[3]
     )
     assert bare.reasons()[account.NO_TEXT] > 100
     # Without durations there are the same statements.
-    order = told(logs, tmp_path, "order", form)
+    order = captured_as(logs, tmp_path, "order", form)
     assert order.statements() == whole.statements()
     assert any("how long" in note for note in order.header.notes)
     # Slow statements alone.
-    slow = told(logs, tmp_path, "slow", form)
-    assert {s.text for _, own in slow.sessions for s in own if not s.sqlstate} == {"SELECT pg_sleep(0.05)"}
+    slow = captured_as(logs, tmp_path, "slow", form)
+    assert {s.text for _, statements in slow.sessions for s in statements if not s.sqlstate} == {
+        "SELECT pg_sleep(0.05)"
+    }
     if form != "stderr":
         assert any("only a part of the statements" in note for note in slow.header.notes)

@@ -22,8 +22,8 @@ from support.program import Program
 MINUTE = 60 * S
 
 
-def captured(folder: Path, told: list[Told]) -> Path:
-    (folder / "log").write_text(log(sorted(told, key=lambda one: one.time)))
+def captured(folder: Path, entries: list[Told]) -> Path:
+    (folder / "log").write_text(log(sorted(entries, key=lambda entry: entry.time)))
     capture([folder / "log"], folder / "whole")
     return folder / "whole"
 
@@ -33,24 +33,24 @@ def part(
 ) -> tuple[Header, list[list[Statement]]]:
     (folder / "part").unlink(missing_ok=True)
     header = cut(whole, folder / "part", window, skip_idle=skip_idle)
-    with Captured(folder / "part") as found:
-        assert found.header == header
-        return header, [list(found.statements(entry)) for entry in found.sessions()]
+    with Captured(folder / "part") as file:
+        assert file.header == header
+        return header, [list(file.statements(entry)) for entry in file.sessions()]
 
 
 def texts(sessions: list[list[Statement]]) -> list[list[str]]:
-    return [[s.text for s in own] for own in sessions]
+    return [[s.text for s in session] for session in sessions]
 
 
 def test_the_busiest_window_has_the_most_time(tmp_path: Path) -> None:
     """Quiet at the beginning, many fast statements in the middle, few slow ones behind them."""
-    told = [plain(START + n * MINUTE, 1, f"SELECT {n}") for n in range(60)]
-    told += [plain(START + 20 * MINUTE + n * 100 * MS, 2, f"SELECT 'many {n}'") for n in range(600)]
-    told += [plain(START + 40 * MINUTE + n * 2 * S, 1500, f"SELECT 'slow {n}'") for n in range(20)]
-    whole = captured(tmp_path, told)
-    found = busiest(whole, 60)
-    assert START + 39 * MINUTE <= found.begin <= START + 40 * MINUTE and found.end == found.begin + MINUTE
-    header, _ = part(tmp_path, whole, found)
+    entries = [plain(START + n * MINUTE, 1, f"SELECT {n}") for n in range(60)]
+    entries += [plain(START + 20 * MINUTE + n * 100 * MS, 2, f"SELECT 'many {n}'") for n in range(600)]
+    entries += [plain(START + 40 * MINUTE + n * 2 * S, 1500, f"SELECT 'slow {n}'") for n in range(20)]
+    whole = captured(tmp_path, entries)
+    window = busiest(whole, 60)
+    assert START + 39 * MINUTE <= window.begin <= START + 40 * MINUTE and window.end == window.begin + MINUTE
+    header, _ = part(tmp_path, whole, window)
     assert header.statements in (20, 21)
     # A window that is longer than the log is the log.
     with Captured(whole) as all_of_it:
@@ -58,15 +58,15 @@ def test_the_busiest_window_has_the_most_time(tmp_path: Path) -> None:
 
 
 def test_without_durations_statements_are_counted(tmp_path: Path) -> None:
-    told = [Told(START + n * S, f"statement: SELECT {n}") for n in range(100)]
-    told += [Told(START + 50 * S + n * MS, f"statement: SELECT {n}") for n in range(300)]
-    found = busiest(captured(tmp_path, told), 5)
-    assert found.begin <= START + 50 * S and found.end >= START + 50 * S + 300 * MS
+    entries = [Told(START + n * S, f"statement: SELECT {n}") for n in range(100)]
+    entries += [Told(START + 50 * S + n * MS, f"statement: SELECT {n}") for n in range(300)]
+    window = busiest(captured(tmp_path, entries), 5)
+    assert window.begin <= START + 50 * S and window.end >= START + 50 * S + 300 * MS
 
 
 def test_each_statement_is_in_the_window_or_outside(tmp_path: Path) -> None:
-    told = [plain(START + n * S, 10, f"SELECT {n}") for n in range(100)]
-    whole = captured(tmp_path, told)
+    entries = [plain(START + n * S, 10, f"SELECT {n}") for n in range(100)]
+    whole = captured(tmp_path, entries)
     header, sessions = part(tmp_path, whole, Window(START + 20 * S, START + 30 * S))
     assert texts(sessions) == [[f"SELECT {n}" for n in range(21, 31)]]
     outside = header.left_out[0]
@@ -102,15 +102,15 @@ def test_what_was_set_before_holds_within(tmp_path: Path) -> None:
         "INSERT INTO t VALUES (1)",
         "SAVEPOINT a",
     ]
-    told = [plain(START + n * S, 1, text) for n, text in enumerate(before)]
-    told.append(
+    entries = [plain(START + n * S, 1, text) for n, text in enumerate(before)]
+    entries.append(
         Told(START + 30 * S, "no such setting", severity="ERROR", sqlstate="42704", query="SET nothing TO 1")
     )
     within = ["EXECUTE find", "ROLLBACK TO a", "COMMIT"]
-    told += [plain(START + (60 + n) * S, 1, text) for n, text in enumerate(within)]
-    told += [replace(plain(START, 1, "SET search_path TO other"), session="697dee41.1a2c")]
-    told += [replace(plain(START + 61 * S, 1, "SELECT 'other'"), session="697dee41.1a2c")]
-    header, sessions = part(tmp_path, captured(tmp_path, told), Window(START + 50 * S, START + 70 * S))
+    entries += [plain(START + (60 + n) * S, 1, text) for n, text in enumerate(within)]
+    entries += [replace(plain(START, 1, "SET search_path TO other"), session="697dee41.1a2c")]
+    entries += [replace(plain(START + 61 * S, 1, "SELECT 'other'"), session="697dee41.1a2c")]
+    header, sessions = part(tmp_path, captured(tmp_path, entries), Window(START + 50 * S, START + 70 * S))
     assert sorted(texts(sessions), key=len) == [
         ["SET search_path TO other", "SELECT 'other'"],
         [
@@ -125,25 +125,27 @@ def test_what_was_set_before_holds_within(tmp_path: Path) -> None:
             *within,
         ],
     ]
-    assert all(s.start >= START + 50 * S for own in sessions for s in own)
+    assert all(s.start >= START + 50 * S for session in sessions for s in session)
     notes = " ".join(header.notes)
     assert "9 statements from before the window" in notes and "1 transactions had begun before" in notes
 
 
 def test_prepared_statements_keep_their_protocol(tmp_path: Path) -> None:
-    told = [one for n in range(20) for one in extended(START + n * S, 3, "SELECT $1", [f"{n}"], name="S_1")]
-    _, sessions = part(tmp_path, captured(tmp_path, told), Window(START + 10 * S, START + 15 * S))
+    entries = [
+        entry for n in range(20) for entry in extended(START + n * S, 3, "SELECT $1", [f"{n}"], name="S_1")
+    ]
+    _, sessions = part(tmp_path, captured(tmp_path, entries), Window(START + 10 * S, START + 15 * S))
     assert [(s.protocol, s.parameters) for s in sessions[0]] == [(2, (f"{n}",)) for n in range(11, 16)]
 
 
 def test_pauses_of_all_sessions_are_cut(tmp_path: Path) -> None:
-    told = [plain(START, 1, "SELECT 1"), plain(START + 3600 * S, 1, "SELECT 2")]
-    told += [replace(plain(START + 1800 * S, 600_000, "SELECT 'long'"), session="697dee41.1a2c")]
-    whole = captured(tmp_path, told)
-    with Captured(whole) as found:
-        window = Window(found.header.begin, found.header.end + 1)
+    entries = [plain(START, 1, "SELECT 1"), plain(START + 3600 * S, 1, "SELECT 2")]
+    entries += [replace(plain(START + 1800 * S, 600_000, "SELECT 'long'"), session="697dee41.1a2c")]
+    whole = captured(tmp_path, entries)
+    with Captured(whole) as file:
+        window = Window(file.header.begin, file.header.end + 1)
     header, sessions = part(tmp_path, whole, window, skip_idle=True)
-    starts = sorted(s.start for own in sessions for s in own)
+    starts = sorted(s.start for session in sessions for s in session)
     gaps = [b - a for a, b in pairwise(starts)]
     # 20 minutes before the long one and 30 behind it are gone; the ten minutes in which it ran are not.
     assert PAUSE <= gaps[0] <= 2 * PAUSE and 600 * S < gaps[1] <= 602 * S
@@ -156,23 +158,23 @@ def test_pauses_of_all_sessions_are_cut(tmp_path: Path) -> None:
         st.tuples(st.integers(0, 600_000), st.integers(0, 5000), st.integers(0, 3)), min_size=1, max_size=20
     )
 )
-def test_cutting_pauses_keeps_order_and_durations(made: list[tuple[int, int, int]]) -> None:
-    told = [
+def test_cutting_pauses_keeps_order_and_durations(times: list[tuple[int, int, int]]) -> None:
+    entries = [
         replace(plain(START + at * MS, took, f"SELECT {n}"), session=f"697dee4{session}.1a2{session}")
-        for n, (at, took, session) in enumerate(sorted(made))
+        for n, (at, took, session) in enumerate(sorted(times))
     ]
     with tempfile.TemporaryDirectory() as name:
-        whole = captured(Path(name), told)
-        with Captured(whole) as found:
-            before = [list(found.statements(entry)) for entry in found.sessions()]
-            window = Window(found.header.begin, found.header.end + 1)
+        whole = captured(Path(name), entries)
+        with Captured(whole) as file:
+            before = [list(file.statements(entry)) for entry in file.sessions()]
+            window = Window(file.header.begin, file.header.end + 1)
         _, after = part(Path(name), whole, window, skip_idle=True)
-    old = sorted((s.start, s.text) for own in before for s in own)
-    new = sorted((s.start, s.text) for own in after for s in own)
+    old = sorted((s.start, s.text) for statements in before for s in statements)
+    new = sorted((s.start, s.text) for statements in after for s in statements)
     assert sorted(text for _, text in old) == sorted(text for _, text in new)
     moved = {text: start for start, text in new}
-    for (a, one), (b, other) in pairwise(old):
-        assert moved[one] <= moved[other] and moved[other] - moved[one] <= b - a
+    for (a, earlier), (b, other) in pairwise(old):
+        assert moved[earlier] <= moved[other] and moved[other] - moved[earlier] <= b - a
 
 
 @pytest.mark.parametrize(
@@ -210,9 +212,9 @@ def test_windows_that_are_none(text: str, why: str) -> None:
 @pytest.mark.program
 def test_the_command_cuts_logs_and_captured_files(place: Path, pgstrata: Program) -> None:
     (place / "log").write_text(log([plain(START + n * MINUTE, 1, f"SELECT {n}") for n in range(30)]))
-    made = pgstrata("capture", "log", "--window", "12:10-12:20", "--skip-idle", "-o", "a.traffic")
-    assert made.returncode == 0, made.stderr
-    assert "statements:  10," in made.stdout and "outside of the window" in made.stdout
+    done = pgstrata("capture", "log", "--window", "12:10-12:20", "--skip-idle", "-o", "a.traffic")
+    assert done.returncode == 0, done.stderr
+    assert "statements:  10," in done.stdout and "outside of the window" in done.stdout
     assert pgstrata("capture", "log", "-o", "whole.traffic").returncode == 0
     again = pgstrata("capture", "whole.traffic", "--window", "12:10-12:20", "-o", "b.traffic")
     assert again.returncode == 0 and "statements:  10," in again.stdout
@@ -228,7 +230,7 @@ def test_the_command_cuts_logs_and_captured_files(place: Path, pgstrata: Program
 
 
 def test_definitions_and_maintenance_are_no_traffic(tmp_path: Path) -> None:
-    said = [
+    cases = [
         ("CREATE TABLE a (b int)", account.DEFINITIONS),
         ("alter table a add c int", account.DEFINITIONS),
         ("GRANT SELECT ON a TO b", account.DEFINITIONS),
@@ -243,11 +245,11 @@ def test_definitions_and_maintenance_are_no_traffic(tmp_path: Path) -> None:
         ("INSERT INTO a VALUES (1)", None),
         ("DROP TABLE a", account.DEFINITIONS),
     ]
-    told = [plain(START + n * S, 2, text) for n, (text, _) in enumerate(said)]
-    header, [(_, own)] = taken(tmp_path, told)
-    assert [s.text for s in own] == [text for text, why in said if why is None]
-    for why in {why for _, why in said if why}:
-        (found,) = [one for one in header.left_out if one.why == why]
-        count = sum(1 for _, other in said if other == why)
-        assert (found.count, found.entries) == (count, count)
-        assert found.seconds == pytest.approx(0.002 * count)
+    entries = [plain(START + n * S, 2, text) for n, (text, _) in enumerate(cases)]
+    header, [(_, statements)] = taken(tmp_path, entries)
+    assert [s.text for s in statements] == [text for text, why in cases if why is None]
+    for why in {why for _, why in cases if why}:
+        (left_out,) = [part for part in header.left_out if part.why == why]
+        count = sum(1 for _, other in cases if other == why)
+        assert (left_out.count, left_out.entries) == (count, count)
+        assert left_out.seconds == pytest.approx(0.002 * count)

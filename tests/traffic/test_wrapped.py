@@ -32,16 +32,16 @@ from support import services
 from support.logs import MS, START, S, Told, extended, log, plain
 
 
-def _entries(told: list[Told]) -> list[services.Entry]:
-    return services.entries(log(told, "stderr"))
+def _entries(entries: list[Told]) -> list[services.Entry]:
+    return services.entries(log(entries, "stderr"))
 
 
-def _rows(told: list[Told]) -> list[dict[str, str]]:
-    return services.rows(log(told, "csvlog"))
+def _rows(entries: list[Told]) -> list[dict[str, str]]:
+    return services.rows(log(entries, "csvlog"))
 
 
 WRAPPED = {
-    name: (lambda told, wrap=wrap: wrap(*(log(told, form) for form in ("stderr", "csvlog", "jsonlog"))))
+    name: (lambda entries, wrap=wrap: wrap(*(log(entries, form) for form in ("stderr", "csvlog", "jsonlog"))))
     for name, wrap in services.WRAPPED.items()
 }
 LONG = "SELECT " + ", ".join(f"'column {n}' AS c{n}" for n in range(200))
@@ -68,8 +68,8 @@ TOLD = [
 
 
 def sessions(file: Path) -> list[list[Statement]]:
-    with Captured(file) as found:
-        return [list(found.statements(entry)) for entry in found.sessions()]
+    with Captured(file) as opened:
+        return [list(opened.statements(entry)) for entry in opened.sessions()]
 
 
 def captured(folder: Path, data: str | bytes, name: str = "log") -> tuple[Header, list[list[Statement]]]:
@@ -83,8 +83,8 @@ def captured(folder: Path, data: str | bytes, name: str = "log") -> tuple[Header
 @pytest.mark.parametrize("name", WRAPPED)
 def test_the_same_statements_in_every_wrapping(tmp_path: Path, name: str) -> None:
     plain_header, expected = captured(tmp_path, log(TOLD, "stderr"))
-    header, found = captured(tmp_path, WRAPPED[name](TOLD))
-    assert found == expected
+    header, sessions = captured(tmp_path, WRAPPED[name](TOLD))
+    assert sessions == expected
     assert not header.damaged and header.balance == plain_header.balance
     assert (" in " in header.source and "other programs" in " ".join(header.notes)) or name not in (
         *("syslog", "Cloud SQL", "CloudNativePG"),
@@ -104,19 +104,19 @@ SQL = st.text(
 )
 @settings(deadline=None, max_examples=40)
 def test_any_statements_come_back(name: str, texts: list[str]) -> None:
-    told = [plain(START + n * S, 5, text) for n, text in enumerate([*texts, "SELECT 'last'"])]
+    entries = [plain(START + n * S, 5, text) for n, text in enumerate([*texts, "SELECT 'last'"])]
     folder = Path(tempfile.mkdtemp())
     try:
-        _, expected = captured(folder, log(told, "stderr"))
-        header, found = captured(folder, WRAPPED[name](told))
+        _, expected = captured(folder, log(entries, "stderr"))
+        header, sessions = captured(folder, WRAPPED[name](entries))
     finally:
         shutil.rmtree(folder)
     lost = {part.why: part.count for part in header.damaged}
-    kept = [s for own in found for s in own]
+    kept = [s for session in sessions for s in session]
     # What is not certain is not replayed; nothing else is other than it was.
     assert set(lost) <= {PART_LOST}
-    assert [s for own in expected for s in own if s in kept] == kept
-    assert len(kept) + sum(lost.values()) == len(told)
+    assert [s for session in expected for s in session if s in kept] == kept
+    assert len(kept) + sum(lost.values()) == len(entries)
     assert not lost or any("\t" in text for text in texts)
 
 
@@ -143,10 +143,10 @@ def test_no_bytes_do_harm(name: str, data: bytes, cut: int) -> None:
 def test_a_chunk_that_is_missing_damages_its_entry_alone(tmp_path: Path) -> None:
     lines = services.syslog(_entries(TOLD)).splitlines(keepends=True)
     third = next(n for n, line in enumerate(lines) if "-3] " in line)
-    header, found = captured(tmp_path, "".join(line for n, line in enumerate(lines) if n != third))
+    header, sessions = captured(tmp_path, "".join(line for n, line in enumerate(lines) if n != third))
     _, expected = captured(tmp_path, log(TOLD, "stderr"))
     assert {part.why: part.entries for part in header.damaged} == {PART_LOST: 1}
-    assert sum(map(len, found)) == sum(map(len, expected)) - 1
+    assert sum(map(len, sessions)) == sum(map(len, expected)) - 1
     # A file that begins within an entry.
     begin = next(n for n, line in enumerate(lines) if "-2] " in line)
     header, _ = captured(tmp_path, "".join(lines[begin:]))
@@ -159,8 +159,8 @@ def test_processes_that_write_at_once_are_kept_apart(tmp_path: Path) -> None:
     a = [line for line in services.syslog(_entries(first)).splitlines(keepends=True) if "postgres" in line]
     b = [line for line in services.syslog(_entries(other)).splitlines(keepends=True) if "postgres" in line]
     mixed = "".join([a[0], b[0], a[1], b[1], b[2], a[2], *a[3:]])
-    _, found = captured(tmp_path, mixed)
-    assert [[s.text for s in own] for own in found] == [
+    _, sessions = captured(tmp_path, mixed)
+    assert [[s.text for s in session] for session in sessions] == [
         ["SELECT 1,\n2,\n3", "SELECT 'a'"],
         ["SELECT 4,\n5,\n6"],
     ]
@@ -168,24 +168,24 @@ def test_processes_that_write_at_once_are_kept_apart(tmp_path: Path) -> None:
 
 def test_a_color_is_not_taken_for_a_tab(tmp_path: Path) -> None:
     """#011abc may be both where the daemon writes tabs so."""
-    told = [
+    entries = [
         plain(START, 1, "SELECT '#011abc'"),
         plain(START + S, 1, "SELECT\t1,\n2"),
         plain(START + 2 * S, 1, "SELECT '#ff0000'"),
     ]
-    header, found = captured(tmp_path, services.syslog(_entries(told)))
-    assert [[s.text for s in own] for own in found] == [["SELECT\t1,\n2", "SELECT '#ff0000'"]]
+    header, sessions = captured(tmp_path, services.syslog(_entries(entries)))
+    assert [[s.text for s in session] for session in sessions] == [["SELECT\t1,\n2", "SELECT '#ff0000'"]]
     assert [part.why for part in header.damaged] == [PART_LOST]
     # ^I may be a pattern, too; in a file whose daemon writes no tabs so it is one.
-    told = [
+    entries = [
         plain(START, 1, "SELECT 1,\n2"),
         plain(START + S, 1, "SELECT '^If'"),
         plain(START + 2 * S, 1, "SELECT 3"),
     ]
-    header, found = captured(tmp_path, services.syslog(_entries(told), tab="^I"))
-    assert [s.text for s in found[0]] == ["SELECT 1,\n2", "SELECT 3"] and header.damaged[0].entries == 1
-    _, found = captured(tmp_path, services.syslog(_entries(told), tab="\t"))
-    assert [s.text for s in found[0]] == ["SELECT 1,\n2", "SELECT '^If'", "SELECT 3"]
+    header, sessions = captured(tmp_path, services.syslog(_entries(entries), tab="^I"))
+    assert [s.text for s in sessions[0]] == ["SELECT 1,\n2", "SELECT 3"] and header.damaged[0].entries == 1
+    _, sessions = captured(tmp_path, services.syslog(_entries(entries), tab="\t"))
+    assert [s.text for s in sessions[0]] == ["SELECT 1,\n2", "SELECT '^If'", "SELECT 3"]
 
 
 def test_a_journal_without_its_long_messages(tmp_path: Path) -> None:
@@ -197,14 +197,14 @@ def test_a_journal_without_its_long_messages(tmp_path: Path) -> None:
 
 def test_heroku_has_its_time_and_process_in_the_header(tmp_path: Path) -> None:
     prefix = " sql_error_code = 00000 "
-    told = [plain(START + n * S, 5, f"SELECT {n},\n  'x'") for n in range(5)]
+    originals = [plain(START + n * S, 5, f"SELECT {n},\n  'x'") for n in range(5)]
     entries = [
         replace(entry, lines=(prefix + entry.lines[0].partition("app@shop ")[2], *entry.lines[1:]))
-        for entry in _entries(told)
+        for entry in _entries(originals)
     ]
-    header, found = captured(tmp_path, services.heroku(entries))
-    assert [s.text for own in found for s in own] == [f"SELECT {n},\n      'x'" for n in range(5)]
-    assert [s.start // S for own in found for s in own] == [START // S + n for n in range(5)]
+    header, sessions = captured(tmp_path, services.heroku(entries))
+    assert [s.text for session in sessions for s in session] == [f"SELECT {n},\n      'x'" for n in range(5)]
+    assert [s.start // S for session in sessions for s in session] == [START // S + n for n in range(5)]
     assert any("whole seconds" in note for note in header.notes) and header.databases[0].name == "DATABASE"
 
 
@@ -214,37 +214,43 @@ def test_old_entries_of_cloud_sql_have_their_time_outside(tmp_path: Path) -> Non
         f'"[153735]: [{n}-1] db=shop,user=app LOG:  duration: 11.446 ms  statement: SELECT {n}"}}\n'
         for n in range(10, 30)
     ]
-    _, found = captured(tmp_path, "".join(lines))
-    assert [s.text for own in found for s in own] == [f"SELECT {n}" for n in range(10, 30)]
-    assert found[0][0].start + (found[0][0].duration or 0) == microseconds("2020-04-08T21:32:10.456Z")
+    _, sessions = captured(tmp_path, "".join(lines))
+    assert [s.text for session in sessions for s in session] == [f"SELECT {n}" for n in range(10, 30)]
+    assert sessions[0][0].start + (sessions[0][0].duration or 0) == microseconds("2020-04-08T21:32:10.456Z")
 
 
 def test_entries_of_agents(tmp_path: Path) -> None:
     """jsonPayload with the parts of an entry, with a line of jsonlog, with CloudNativePG's record."""
-    told = [plain(START + n * S, 5, f"SELECT {n}") for n in range(3)]
+    entries = [plain(START + n * S, 5, f"SELECT {n}") for n in range(3)]
     base = '{"insertId":"1","logName":"l","timestamp":"2026-01-31T12:00:0%dZ","jsonPayload":%s}\n'
     parts = [
-        base % (n, f'{{"level":"LOG","tid":7,"user":"app","database":"shop","message":"{one.message}"}}')
-        for n, one in enumerate(told)
+        base % (n, f'{{"level":"LOG","tid":7,"user":"app","database":"shop","message":"{entry.message}"}}')
+        for n, entry in enumerate(entries)
     ]
-    record = [base % (n, services.cloudnativepg(_rows([one])).splitlines()[1]) for n, one in enumerate(told)]
-    jsonlog = [base % (n, log([one], "jsonlog").strip()) for n, one in enumerate(told)]
+    record = [
+        base % (n, services.cloudnativepg(_rows([entry])).splitlines()[1]) for n, entry in enumerate(entries)
+    ]
+    jsonlog = [base % (n, log([entry], "jsonlog").strip()) for n, entry in enumerate(entries)]
     for lines in (parts, record, jsonlog):
-        header, found = captured(tmp_path, "".join(lines))
-        assert [s.text for own in found for s in own] == [f"SELECT {n}" for n in range(3)]
-        assert [one.name for one in header.databases] == ["shop"]
+        header, sessions = captured(tmp_path, "".join(lines))
+        assert [s.text for session in sessions for s in session] == [f"SELECT {n}" for n in range(3)]
+        assert [database.name for database in header.databases] == ["shop"]
 
 
 def test_files_of_a_service_that_overlap_are_put_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sorting, "HELD_BYTES", 2000)  # so that files are needed
-    told = [plain(START + n * MS, 0.1, f"SELECT {n}") for n in range(300)]
+    entries = [plain(START + n * MS, 0.1, f"SELECT {n}") for n in range(300)]
     for number in range(3):
-        part = services.cloud_logging(_entries(told[number::3]), layout=("lines", "array", "lines")[number])
+        part = services.cloud_logging(
+            _entries(entries[number::3]), layout=("lines", "array", "lines")[number]
+        )
         (tmp_path / f"S{number}.json").write_text(part)
     capture([tmp_path / f"S{n}.json" for n in range(3)], tmp_path / "a")
-    assert [s.text for own in sessions(tmp_path / "a") for s in own] == [f"SELECT {n}" for n in range(300)]
+    assert [s.text for session in sessions(tmp_path / "a") for s in session] == [
+        f"SELECT {n}" for n in range(300)
+    ]
 
 
 def test_files_of_several_kinds_are_refused(tmp_path: Path) -> None:
@@ -257,20 +263,22 @@ def test_files_of_several_kinds_are_refused(tmp_path: Path) -> None:
 
 
 def test_lines_of_tools_around_the_server_are_no_part_of_its_entries(tmp_path: Path) -> None:
-    told = [plain(START + n * S, 5, f"SELECT {n}") for n in range(5)]
+    entries = [plain(START + n * S, 5, f"SELECT {n}") for n in range(5)]
     header = "2026-01-31T12:00:00.5+00:00 db1"
     around = [f"{header} {name}: hello\n" for name in ("postgres_exporter[7]", "postgresql-backup[8]")]
-    own = [f"{header} postgresql@17-main[9]: {line}\n" for line in log(told, "stderr").splitlines()]
-    mixed = [line for one in own for line in (one, *around)]
-    found, sessions = captured(tmp_path, "".join(mixed))
-    assert sum(map(len, sessions)) == 5 and not found.damaged
-    assert any("10 lines of other programs" in note for note in found.notes)
+    server_lines = [
+        f"{header} postgresql@17-main[9]: {line}\n" for line in log(entries, "stderr").splitlines()
+    ]
+    mixed = [line for server_line in server_lines for line in (server_line, *around)]
+    captured_header, sessions = captured(tmp_path, "".join(mixed))
+    assert sum(map(len, sessions)) == 5 and not captured_header.damaged
+    assert any("10 lines of other programs" in note for note in captured_header.notes)
     # The same in Cloud Logging: other logs of the project stand in between.
-    text = services.cloud_logging(_entries(told))
+    text = services.cloud_logging(_entries(entries))
     other = '{"insertId":"x","logName":"projects/p/logs/run.googleapis.com%2Fstderr","textPayload":"hello",'
     other += '"timestamp":"2026-01-31T12:00:01.5Z"}\n'
-    found, sessions = captured(tmp_path, text.replace("\n", f"\n{other}"))
-    assert sum(map(len, sessions)) == 5 and not found.damaged
+    captured_header, sessions = captured(tmp_path, text.replace("\n", f"\n{other}"))
+    assert sum(map(len, sessions)) == 5 and not captured_header.damaged
 
 
 def test_a_syslog_without_a_server_says_so(tmp_path: Path) -> None:
@@ -287,23 +295,25 @@ def test_a_syslog_without_a_server_says_so(tmp_path: Path) -> None:
         st.dictionaries(st.text(max_size=5), st.text(max_size=9) | st.integers() | st.none(), max_size=3)
     )
 )
-def test_json_objects_in_every_layout(made: list[dict[str, object]]) -> None:
+def test_json_objects_in_every_layout(documents: list[dict[str, object]]) -> None:
     import json
 
     layouts = [
-        "".join(json.dumps(one) + "\n" for one in made),
-        json.dumps(made, indent=2),
-        json.dumps(made),
-        json.dumps({"records": made}, ensure_ascii=False),
-        json.dumps({"events": made, "next": "x"}, indent=1),
-        "\n".join(json.dumps(one, indent=3) for one in made),
+        "".join(json.dumps(document) + "\n" for document in documents),
+        json.dumps(documents, indent=2),
+        json.dumps(documents),
+        json.dumps({"records": documents}, ensure_ascii=False),
+        json.dumps({"events": documents, "next": "x"}, indent=1),
+        "\n".join(json.dumps(document, indent=3) for document in documents),
     ]
     for text in layouts:
         trouble = Trouble()
-        found = list(objects(io.BytesIO(text.encode("utf-8", "surrogatepass")), trouble))
-        if not made and text.startswith("{"):
+        decoded = list(objects(io.BytesIO(text.encode("utf-8", "surrogatepass")), trouble))
+        if not documents and text.startswith("{"):
             continue
-        assert [one for one in found if one] == [one for one in made if one], text
+        assert [document for document in decoded if document] == [
+            document for document in documents if document
+        ], text
         assert not trouble.lost
 
 
@@ -334,8 +344,8 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.c
 def test_packed_files_are_opened(tmp_path: Path, name: str) -> None:
     pack = PACKED[name]
     for data in (pack(CSV), pack(CSV[:5000]) + pack(CSV[5000:])):
-        _, found = captured(tmp_path, data, f"log.{name}")
-        assert sum(map(len, found)) == 200
+        _, sessions = captured(tmp_path, data, f"log.{name}")
+        assert sum(map(len, sessions)) == 200
     (tmp_path / "cut").write_bytes(pack(CSV)[:-30])
     with pytest.raises(UsageError, match="cannot be read"):
         capture([tmp_path / "cut"], tmp_path / "b")
@@ -347,8 +357,8 @@ def test_zstd_is_unpacked_by_its_program(tmp_path: Path, monkeypatch: pytest.Mon
     if shutil.which("zstd") is None:
         pytest.skip("no zstd here")
     for data in (zstd(CSV), zstd(CSV[:5000]) + zstd(CSV[5000:])):
-        _, found = captured(tmp_path, data, "log.zst")
-        assert sum(map(len, found)) == 200
+        _, sessions = captured(tmp_path, data, "log.zst")
+        assert sum(map(len, sessions)) == 200
     (tmp_path / "cut").write_bytes(zstd(CSV)[:-30])
     with pytest.raises(UsageError, match="cannot be read"):
         capture([tmp_path / "cut"], tmp_path / "b")

@@ -39,10 +39,10 @@ def test_an_index_that_looks_everywhere_finds_every_true_neighbour(
     (run,) = Results(place / "results").runs()
     assert run.record.extensions.keys() == {"hello", "pg_prewarm", "vector"}
     assert run.record.extensions["vector"].startswith("0.")
-    found = run.record.facts["recall"]
-    assert found["ivfflat-r99.9"]["recall"] == 1.0, "200 neighbours: one less is below 0.999"
-    assert 0.5 <= found["ivfflat-r50"]["recall"] <= 1.0
-    assert found["ivfflat-r50"]["value"] <= found["ivfflat-r99.9"]["value"] <= 10
+    recall = run.record.facts["recall"]
+    assert recall["ivfflat-r99.9"]["recall"] == 1.0, "200 neighbours: one less is below 0.999"
+    assert 0.5 <= recall["ivfflat-r50"]["recall"] <= 1.0
+    assert recall["ivfflat-r50"]["value"] <= recall["ivfflat-r99.9"]["value"] <= 10
     for step in run.steps:
         assert step.operations > 0
     if distance == "l2":

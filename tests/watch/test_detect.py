@@ -41,9 +41,9 @@ def test_a_change_is_dated_to_its_commit_as_soon_as_it_is_there() -> None:
 def test_several_changes_are_told_apart() -> None:
     rng = np.random.default_rng(2)
     planted = ((40, -0.01), (90, 0.02), (91, -0.03), (180, 0.004))
-    found = find_changes(series(rng, steps(300, *planted)), SMALLEST, 1000.0)
-    assert [change.after for change in found] == [position for position, _ in planted]
-    for change, (_, size) in zip(found, planted, strict=True):
+    changes = find_changes(series(rng, steps(300, *planted)), SMALLEST, 1000.0)
+    assert [change.after for change in changes] == [position for position, _ in planted]
+    for change, (_, size) in zip(changes, planted, strict=True):
         assert abs(change.log_ratio - size) < 4 * change.error
 
 
@@ -87,12 +87,12 @@ def test_errors_that_are_too_small_are_widened() -> None:
 )
 def test_any_series_has_an_answer(items: list[tuple[int, float, float]], smallest: float) -> None:
     points = [Point(*item) for item in items]
-    found = find_changes(points, smallest, 1000.0)
+    changes = find_changes(points, smallest, 1000.0)
     measured = {point.position for point in points}
-    for change in found:
+    for change in changes:
         assert {change.before, change.after} <= measured
         assert change.before < change.after
         assert isinstance(change, Change) and change.error > 0
-    assert [c.after for c in found] == sorted(c.after for c in found)
-    for one, two in pairwise(found):
-        assert one.before < two.after
+    assert [c.after for c in changes] == sorted(c.after for c in changes)
+    for earlier, two in pairwise(changes):
+        assert earlier.before < two.after

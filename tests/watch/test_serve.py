@@ -37,7 +37,7 @@ class Served:
         token.chmod(0o600)
         self.running = Running(folder, ["serve", "--port", "0", "--token-file", "token", *options])
         self.running.wait_for_text("?token=")
-        self.url = self.running.said.splitlines()[-1]
+        self.url = self.running.printed.splitlines()[-1]
         self.port = urlsplit(self.url).port or 0
         self.context = context
 
@@ -246,7 +246,7 @@ def test_it_ends_at_once_whoever_is_connected(ending: Served, number: int) -> No
     idle[0].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
     ending.wait_for_runs()
     code, seconds = ending.end(number)
-    assert code == 128 + number and "Traceback" not in ending.running.said
+    assert code == 128 + number and "Traceback" not in ending.running.printed
     assert seconds < 5
     for connection in idle:
         connection.close()
@@ -325,8 +325,8 @@ def test_what_cannot_be_served_is_one_sentence(
             (["--site", "site", "--token-file", "none"], "--token-file none"),
         ):
             assert invoke(["serve", *arguments]) == 2, arguments
-            said = capsys.readouterr().err
-            assert words in said and said.startswith("error: "), (arguments, said)
+            error = capsys.readouterr().err
+            assert words in error and error.startswith("error: "), (arguments, error)
 
 
 def test_a_missing_extra_is_named(
@@ -362,7 +362,7 @@ def walled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=500)
 @given(st.lists(PARTS, min_size=1, max_size=20))
 def test_no_path_leads_outside(walled: Path, parts: list[str]) -> None:
-    found = open_shown(walled, "/".join(parts))
-    if found is not None:
-        assert b"".join(found.chunks()) == b"inside"
-        assert found.kind == KINDS[".html"]
+    shown_file = open_shown(walled, "/".join(parts))
+    if shown_file is not None:
+        assert b"".join(shown_file.chunks()) == b"inside"
+        assert shown_file.kind == KINDS[".html"]

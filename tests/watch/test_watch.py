@@ -66,8 +66,8 @@ def check_site(site: Path, repo: Path, alarm: dict[str, Any]) -> None:
     }
     assert moved["c1"] == moved["c3"] == {}
     size = alarm["series"]["pgbench select-only-prepared-c1"]
-    for said in (change, moved["c2"]["pgbench select-only-prepared-c1"]):
-        assert {key: said[key] for key in size} == size
+    for move in (change, moved["c2"]["pgbench select-only-prepared-c1"]):
+        assert {key: move[key] for key in size} == size
     assert "acknowledged: it is meant" in (site / "index.html").read_text()
     assert "change 2" in (commits / f"{hash_of(repo, 'c2')}.html").read_text()
     (compared,) = json.loads((site / "watch/watch/compare.json").read_text())["steps"]

@@ -22,8 +22,8 @@ def calling_itself(version: str, number: int) -> Features:
 
 def phases(name: str, server: Features, **options: Any) -> list[Phase]:
     workload = catalog.find(name)
-    found: list[Phase] = workload.phases(workload.Options.model_validate(options), server)
-    return found
+    result: list[Phase] = workload.phases(workload.Options.model_validate(options), server)
+    return result
 
 
 @pytest.mark.server

@@ -56,8 +56,8 @@ def test_what_is_made_is_shown_and_stays_while_it_is_in_use(cache: Path, pgstrat
     assert pgstrata("data", "remove", "sf1-tpcgen4.0.0").stdout == "removed sf1-tpcgen4.0.0\n"
     everything = pgstrata("data", "remove", "all")
     assert everything.returncode == 0, everything.stderr
-    said = everything.stdout.splitlines()
-    assert len([line for line in said if line.startswith("left: ") and "in use" in line]) == 2
-    assert "removed digests" in said and "removed 01234567" in said and len(said) == 6
-    assert {one.what for one in cached()} == {"mail", "vectors"}
+    lines = everything.stdout.splitlines()
+    assert len([line for line in lines if line.startswith("left: ") and "in use" in line]) == 2
+    assert "removed digests" in lines and "removed 01234567" in lines and len(lines) == 6
+    assert {entry.what for entry in cached()} == {"mail", "vectors"}
     assert pgstrata("data", "remove", "01234567").returncode == 2

@@ -36,8 +36,8 @@ def test_the_example_workload_works() -> None:
     options = workload.Options.model_validate(workload.scales["quick"])
     schema = Draft202012Validator(json.loads((DOCS / "driver-spec.schema.json").read_text()))
     connection = {"host": "/tmp", "port": 5432, "user": "postgres", "database": "pgstrata"}
-    found = [p for p in workload.phases(options, NEWEST) if isinstance(p, Step)]
-    assert [s.name for s in found] == ["count", "count-updates"]
-    for step in found:
+    steps = [p for p in workload.phases(options, NEWEST) if isinstance(p, Step)]
+    assert [s.name for s in steps] == ["count", "count-updates"]
+    for step in steps:
         schema.validate({"version": 1, "connection": connection, **document(step.spec())})
-    assert workload.estimate(options).seconds >= sum(s.seconds or 0 for s in found)
+    assert workload.estimate(options).seconds >= sum(s.seconds or 0 for s in steps)

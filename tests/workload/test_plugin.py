@@ -89,7 +89,7 @@ def test_a_file_beside_the_campaign_is_a_workload(written: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "broken", "said"),
+    ("line", "broken", "message"),
     [
         ("from beside import ROWS", "from nowhere import ROWS", "ModuleNotFoundError"),
         ("class Counters:", "class Counters(:", "SyntaxError"),
@@ -99,12 +99,12 @@ def test_a_file_beside_the_campaign_is_a_workload(written: Path) -> None:
     ids=["import", "syntax", "phases", "exit"],
 )
 def test_what_it_raises_is_said_with_its_own_file_and_line(
-    written: Path, line: str, broken: str, said: str
+    written: Path, line: str, broken: str, message: str
 ) -> None:
     error = refused(written, COUNTERS.replace(line, broken))
     assert error.exit_code == 2
     assert error.message.startswith(f"{written}/mine.py, line {line_of(COUNTERS, line)}: ")
-    assert said in error.message and "pgstrata/workload" not in error.message
+    assert message in error.message and "pgstrata/workload" not in error.message
 
 
 def test_what_happens_in_a_library_is_said_of_the_line_that_called_it(written: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_happens_in_a_library_is_said_of_the_line_that_called_it(written: P
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("class Counters:", "class Other:", "has no class Counters"),
         ("    summary =", "    other =", "it has no `summary`"),
@@ -123,8 +123,10 @@ def test_what_happens_in_a_library_is_said_of_the_line_that_called_it(written: P
         ('Work("fill", self.fill)', "self.fill", "`phases` returned a list with a method"),
     ],
 )
-def test_what_is_no_workload_is_told_what_it_lacks(written: Path, before: str, after: str, said: str) -> None:
-    assert said in refused(written, COUNTERS.replace(before, after)).message
+def test_what_is_no_workload_is_told_what_it_lacks(
+    written: Path, before: str, after: str, message: str
+) -> None:
+    assert message in refused(written, COUNTERS.replace(before, after)).message
 
 
 def test_a_file_that_is_not_there_and_options_that_are_wrong(written: Path) -> None:
@@ -164,8 +166,8 @@ def test_it_runs_on_a_server_and_what_it_raises_there_fails_the_run(
     campaign.write_text(campaign.read_text().replace("pg:17", pg17.spec))
     done = pgstrata("run", campaign)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = pgstrata("query", "select workload, step, operations > 0 from steps", "--format", "csv")
-    assert said.stdout.splitlines()[1:] == ["counters,up,True"]
+    answer = pgstrata("query", "select workload, step, operations > 0 from steps", "--format", "csv")
+    assert answer.stdout.splitlines()[1:] == ["counters,up,True"]
     assert pgstrata("run", campaign).returncode == 0  # it is there already
 
     source = COUNTERS.replace("rowcount}", "rowcount / 0}")
@@ -191,6 +193,6 @@ def test_an_installed_package_offers_one_by_its_name(
     listed = pgstrata("workloads", PYTHONPATH=str(written))
     assert "counters   counters that are counted up" in listed.stdout
     assert "broken     cannot be used" in listed.stdout and listed.returncode == 0
-    one = pgstrata("workloads", "counters", "--format", "json", PYTHONPATH=str(written))
-    assert json.loads(one.stdout)[0]["options"]["rows"]["default"] == 10
+    answer = pgstrata("workloads", "counters", "--format", "json", PYTHONPATH=str(written))
+    assert json.loads(answer.stdout)[0]["options"]["rows"]["default"] == 10
     assert pgstrata("workloads", "broken", PYTHONPATH=str(written)).returncode == 2

@@ -94,15 +94,15 @@ def campaigns_of(runs: Iterable[Mapping[str, Any]]) -> list[Campaign]:
     campaigns = [
         Campaign(
             campaign=name,
-            variants=list(dict.fromkeys(run["variant"] for run in own)),
-            workloads=list(dict.fromkeys(run["workload"] for run in own)),
-            runs=len(own),
-            failed=sum(run["status"] == "failed" for run in own),
-            last_started=max(run["started"] for run in own),
+            variants=list(dict.fromkeys(run["variant"] for run in campaign_runs)),
+            workloads=list(dict.fromkeys(run["workload"] for run in campaign_runs)),
+            runs=len(campaign_runs),
+            failed=sum(run["status"] == "failed" for run in campaign_runs),
+            last_started=max(run["started"] for run in campaign_runs),
         )
-        for name, own in by_name.items()
+        for name, campaign_runs in by_name.items()
     ]
-    return sorted(campaigns, key=lambda one: one.last_started, reverse=True)[:MOST_CAMPAIGNS]
+    return sorted(campaigns, key=lambda campaign: campaign.last_started, reverse=True)[:MOST_CAMPAIGNS]
 
 
 def _verdict(step: Mapping[str, Any], comparison: Mapping[str, Any]) -> Verdict:

@@ -48,7 +48,7 @@ async def ask(arguments: Sequence[str], seconds: float, accepted: Sequence[int] 
     assert process.stdout is not None and process.stderr is not None
     try:
         async with asyncio.timeout(seconds):
-            answer, said, code = await asyncio.gather(
+            answer, stderr, code = await asyncio.gather(
                 _read(process.stdout, MOST_BYTES), _last(process.stderr), process.wait()
             )
     except TimeoutError:
@@ -59,11 +59,11 @@ async def ask(arguments: Sequence[str], seconds: float, accepted: Sequence[int] 
     finally:
         await _end(process)
     if code not in accepted:
-        raise _failed(said, code)
+        raise _failed(stderr, code)
     try:
         return msgspec.json.decode(answer)
     except msgspec.DecodeError:
-        raise _failed(said, code) from None
+        raise _failed(stderr, code) from None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -101,9 +101,9 @@ async def _last(stream: asyncio.StreamReader) -> str:
     return end.decode(errors="replace")
 
 
-def _failed(said: str, code: int) -> AskError:
+def _failed(stderr: str, code: int) -> AskError:
     """Returns the error that a command has printed, its next step as the hint."""
-    lines = said.splitlines()
+    lines = stderr.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith(("error: ", "failed: "))]
     if not starts:
         return AskError(f"pgstrata ended with code {code} and no word")

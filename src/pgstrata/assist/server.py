@@ -74,12 +74,12 @@ class Allowed:
 
     def server(self, text: str) -> str:
         """Returns a server as the command line takes it. Raises UsageError for one that is not allowed."""
-        for own in self.servers:
-            named = named_server(own)
-            if text in (own, named.spec, named.label):
-                return own
+        for listed in self.servers:
+            named = named_server(listed)
+            if text in (listed, named.spec, named.label):
+                return listed
         if text.partition(":")[0] not in PUBLISHED:
-            own_names = ", ".join(named_server(own).label or own for own in self.servers)
+            own_names = ", ".join(named_server(server).label or server for server in self.servers)
             raise UsageError(
                 f"{shown(text)} may not be measured",
                 f"name a published version, say pg:17{f', or {own_names}' if own_names else ''}; a person "
@@ -115,8 +115,8 @@ class Tools:
         """
         with _told():
             chosen = [*_option("--step", step), *_option("--campaign", campaign), f"--by={by}"]
-            (found,) = comparisons_of(await self._read("compare", *chosen, "--", base, other))
-            return found
+            (comparison,) = comparisons_of(await self._read("compare", *chosen, "--", base, other))
+            return comparison
 
     async def compare_servers(self, servers: Servers, steps: Steps, seconds: Seconds = 30) -> Measured:
         """Measure whether servers are slower, faster or the same as the first one, taking turns on the same
@@ -132,8 +132,8 @@ class Tools:
         """Measure whether a query is slower, faster or the same on other servers than on the first one, and
         why. setup_sql: loads its data, after the files that a person has named."""
         with _told():
-            query, made = self._write(sql, setup_sql)
-            files = [*self._allowed.setup, *made]
+            query, setup_files = self._write(sql, setup_sql)
+            files = [*self._allowed.setup, *setup_files]
             options = [f"--max-seconds={seconds:g}", f"--name=asked-{query.parent.name}"]
             options += [f"--setup={file}" for file in files]
             options += [f"--server={self._allowed.server(server)}" for server in servers]
@@ -159,14 +159,14 @@ class Tools:
         """Runs the one command that measures at a time."""
         if self._measuring.locked():
             raise UsageError("another measurement is under way", "wait for its answer, or cancel it")
-        own = [command, *options, f"--results={self._allowed.results}", "--format=json", "--", *what]
+        command_line = [command, *options, f"--results={self._allowed.results}", "--format=json", "--", *what]
         async with self._measuring:
-            return await ask(own, self._allowed.most_seconds, accepted)
+            return await ask(command_line, self._allowed.most_seconds, accepted)
 
     async def _read(self, command: str, *arguments: str) -> Any:
         seconds = min(READING_SECONDS, self._allowed.most_seconds)
-        own = [command, f"--results={self._allowed.results}", "--format=json", *arguments]
-        return await ask(own, seconds)
+        command_line = [command, f"--results={self._allowed.results}", "--format=json", *arguments]
+        return await ask(command_line, seconds)
 
     def _write(self, sql: str, setup_sql: str | None) -> tuple[Path, list[Path]]:
         """Writes the query and its data below the results, under their digest: asked again, it is known."""

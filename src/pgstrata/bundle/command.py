@@ -50,12 +50,12 @@ def bundle(
     if not results.is_dir():
         raise UsageError(f"there is no results folder {results}", "pgstrata run makes one")
     store = Results(results)
-    found = read_results(store, campaign)
+    run_set = read_results(store, campaign)
     left_out(store.broken)
-    file = out or Path(f"{slug(found.campaign)}{ENDING}")
-    manifest = pack(found, results, file, most_bytes)
+    file = out or Path(f"{slug(run_set.campaign)}{ENDING}")
+    manifest = pack(run_set, results, file, most_bytes)
     print(
-        f"{file}: {size(file.stat().st_size)}, {counted(len(manifest.runs), 'run')} of {found.campaign}; "
+        f"{file}: {size(file.stat().st_size)}, {counted(len(manifest.runs), 'run')} of {run_set.campaign}; "
         "pgstrata verify judges them anew"
     )
 

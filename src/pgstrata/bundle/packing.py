@@ -201,17 +201,17 @@ def verify(bundle: Bundle) -> Verified:
     before = [*manifest.comparisons, *manifest.counts]
     now = [record for records in _verdicts(bundle.results) for record in records]
     differences = list(_differences(before, now))
-    return Verified(bundle, sum(len(one.get("steps", ())) for one in before), differences)
+    return Verified(bundle, sum(len(record.get("steps", ())) for record in before), differences)
 
 
 def _differences(before: Sequence[Json], now: Sequence[Json]) -> Iterator[str]:
-    pairs = {_key(one): one for one in before}, {_key(one): one for one in now}
+    pairs = {_key(record): record for record in before}, {_key(record): record for record in now}
     for key in {**pairs[0], **pairs[1]}:
-        one, two = pairs[0].get(key), pairs[1].get(key)
-        if one is None or two is None:
+        first, two = pairs[0].get(key), pairs[1].get(key)
+        if first is None or two is None:
             yield f"{key}: {'only the bundle' if two is None else 'only the runs'} have this comparison"
             continue
-        steps = _by_step(one), _by_step(two)
+        steps = _by_step(first), _by_step(two)
         for step in {**steps[0], **steps[1]}:
             old, new = steps[0].get(step), steps[1].get(step)
             if not _same(old, new):
@@ -236,15 +236,15 @@ def _said(step: Json | None) -> str:
     return f"{step.get('word')} {step.get('ratio')} ({step.get('low')} … {step.get('high')})"
 
 
-def _same(one: Any, two: Any) -> bool:
+def _same(first: Any, two: Any) -> bool:
     """Returns True if two JSON values agree, numbers within TOLERANCE."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(_same(one[key], two[key]) for key in one)
-    if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(_same, one, two))
-    if isinstance(one, float | int) and isinstance(two, float | int):
-        return math.isclose(one, two, rel_tol=TOLERANCE, abs_tol=1e-300)
-    return bool(one == two)
+    if isinstance(first, dict) and isinstance(two, dict):
+        return first.keys() == two.keys() and all(_same(first[key], two[key]) for key in first)
+    if isinstance(first, list) and isinstance(two, list):
+        return len(first) == len(two) and all(map(_same, first, two))
+    if isinstance(first, float | int) and isinstance(two, float | int):
+        return math.isclose(first, two, rel_tol=TOLERANCE, abs_tol=1e-300)
+    return bool(first == two)
 
 
 __all__ = ["MOST_BYTES", "Bundle", "Manifest", "Verified", "pack", "results_of", "unpacked", "verify"]

@@ -84,7 +84,7 @@ class Campaign(BaseModel):
         if name in self.spec.builds:
             build = Build(name).with_keys(self.spec.builds[name].build_keys(), self.folder, name)
         else:
-            build = find_build(name, {own: Build(own) for own in self.spec.builds})
+            build = find_build(name, {build_name: Build(build_name) for build_name in self.spec.builds})
         if not given:
             return build
         return build.with_keys(given, self.folder, f"{variant.build}+own" if variant.build else "own")

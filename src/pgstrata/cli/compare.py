@@ -65,7 +65,7 @@ def compare(
     despite_options: DespiteOption = False,
     form: FormatOption = VerdictFormat.table,
 ) -> None:
-    """Slower, faster, same or unclear: the verdict on every step, with its interval.
+    """Print the verdict on every step: slower, faster, same or unclear, with its interval.
 
     \b
     Examples:
@@ -85,13 +85,13 @@ def compare(
     first, second = choose(base, store, campaign), choose(other, store, campaign)
     if by != "time":
         measured = kind(by)
-        own = criterion_of(share("--margin", margin or measured.MARGIN), confidence)
-        comparisons = measured.compare(first, [second], step or [], own)
+        criterion = criterion_of(share("--margin", margin or measured.MARGIN), confidence)
+        comparisons = measured.compare(first, [second], step or [], criterion)
         left_out(store.broken)
         measured.print_comparisons(first, [second], comparisons, form, callers)
         return
     smallest = share("--margin", margin) if margin else margin_of((*first.runs, *second.runs))
-    found = compare_sides(
+    timed_comparisons = compare_sides(
         first,
         [second],
         store,
@@ -101,7 +101,12 @@ def compare(
     )
     left_out(store.broken)
     estimates = estimate_records(first.runs, second.runs) if form == VerdictFormat.json else []
-    _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"], estimates)
+    _print(
+        timed_comparisons,
+        form,
+        [s for c in timed_comparisons for s in c.judged if s.verdict.word == "slower"],
+        estimates,
+    )
 
 
 def check(
@@ -125,7 +130,7 @@ def check(
     despite_options: DespiteOption = False,
     form: FormatOption = VerdictFormat.table,
 ) -> None:
-    """For scripts: is anything proven slower than the base?
+    """Tell scripts by the exit code whether anything is proven slower than the base.
 
     Exit codes: 0 every step is known not to be slower by more than that; 1 at least one is proven slower;
     3 at least one is unclear; 2 the question was not valid.
@@ -150,8 +155,10 @@ def check(
         sides = [choose(name, store, campaign) for name in other]
     else:
         runs = campaign_entries(store, campaign)
-        own = {run.variant for run in first.runs}
-        sides = [choose(v, store, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in own]
+        variants = {run.variant for run in first.runs}
+        sides = [
+            choose(v, store, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in variants
+        ]
     left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
@@ -161,12 +168,14 @@ def check(
         measured.print_comparisons(first, sides, comparisons, form, None)
         raise typer.Exit(measured.check(comparisons, margin))
     allowed = Allowed(across_hosts, despite_options)
-    found = compare_sides(first, sides, store, steps=step or [], criterion=criterion, allowed=allowed)
-    steps = [s for c in found for s in c.judged]
+    timed_comparisons = compare_sides(
+        first, sides, store, steps=step or [], criterion=criterion, allowed=allowed
+    )
+    steps = [s for c in timed_comparisons for s in c.judged]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
     open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
-    _print(found, form, slower)
+    _print(timed_comparisons, form, slower)
     _say_end(slower, open_, margin)
     raise typer.Exit(1 if slower else 3 if open_ else 0)
 
@@ -207,7 +216,7 @@ def load_share(text: str) -> float:
 
 
 def _print(
-    found: list[Comparison],
+    comparisons: list[Comparison],
     form: VerdictFormat,
     slower: list[StepVerdict],
     estimates: Sequence[Mapping[str, Any]] = (),
@@ -219,15 +228,15 @@ def _print(
 
     match form:
         case VerdictFormat.json:
-            print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in found])
+            print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in comparisons])
         case VerdictFormat.markdown:
-            print(verdicts.markdown(found), end="")
+            print(verdicts.markdown(comparisons), end="")
         case VerdictFormat.junit:
-            print(verdicts.junit(found, slower), end="")
+            print(verdicts.junit(comparisons, slower), end="")
         case VerdictFormat.github:
-            print(verdicts.github(found, slower), end="")
+            print(verdicts.github(comparisons, slower), end="")
         case VerdictFormat.table:
-            for number, comparison in enumerate(found):
+            for number, comparison in enumerate(comparisons):
                 print(("\n" if number else "") + f"{comparison.other} against {comparison.base}")
                 for line in aligned(*verdicts.rows(comparison)):
                     print(line)

@@ -71,14 +71,14 @@ def explain(
 
     version, number = version_of(server)
     names = [name for text in config_files for name in text.split("+")]  # as --config takes them
-    found = [find_config_file(name, Path.cwd()) for name in names]
+    files = [find_config_file(name, Path.cwd()) for name in names]
     check_keep(keep_setting or [])
     keep = [name.lower() for name in keep_setting or []]
-    resolved = resolve(found, number, psutil.virtual_memory().total, keep=keep)
+    resolved = resolve(files, number, psutil.virtual_memory().total, keep=keep)
     if format is TextOrJson.json:
         print_json({"version": version, **msgspec.to_builtins(resolved.record())})
         return
-    stack = " + ".join(config_file.name for config_file in found)
+    stack = " + ".join(config_file.name for config_file in files)
     print(f"# PostgreSQL {version} with {stack}, sizes for the memory of this machine")
     width = max((len(name) for name in resolved.settings), default=0)
     for name, value in resolved.settings.items():

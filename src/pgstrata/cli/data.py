@@ -32,15 +32,15 @@ def list_(
 
     rows: list[list[object]] = [
         [
-            one.name,
-            one.server,
-            one.what,
-            one.made,
-            None if one.seconds is None else numbers.clock(one.seconds),
-            numbers.size(one.bytes),
-            str(one.folder),
+            cached_data.name,
+            cached_data.server,
+            cached_data.what,
+            cached_data.made,
+            None if cached_data.seconds is None else numbers.clock(cached_data.seconds),
+            numbers.size(cached_data.bytes),
+            str(cached_data.folder),
         ]
-        for one in cached()
+        for cached_data in cached()
     ]
     if rows or format is not Format.table:
         print_rows(["data", "server", "what", "made", "loaded in", "size", "folder"], rows, format)
@@ -66,17 +66,17 @@ def remove(
     from pgstrata.workload.cached import cached
 
     for name in names:
-        chosen = [one for one in cached() if name == "all" or one.is_called(name)]
+        chosen = [cached_data for cached_data in cached() if name == "all" or cached_data.is_called(name)]
         if not chosen and name != "all":
             raise UsageError(
                 f"no data in the cache is called {name}", "pgstrata data list shows what there is"
             )
-        for one in chosen:
+        for cached_data in chosen:
             try:
-                one.remove()
+                cached_data.remove()
             except ServerError as error:
                 if name != "all":
                     raise
                 print(f"left: {error.message}")
             else:
-                print(f"removed {one.name}")
+                print(f"removed {cached_data.name}")

@@ -17,7 +17,7 @@ def doctor(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything is bad.")] = False,
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
-    """Is this machine fit to measure? One line for each check, with its fix.
+    """Check whether this machine is fit to measure: a line for each check, with its fix.
 
     \b
     Examples:

@@ -106,7 +106,7 @@ _PLAINER: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"Value error, (.*?)\.?$"), r"\1"),
     (re.compile(r"Input should be a valid integer.*"), "not a whole number"),
     (re.compile(r"Input should be a valid (?:number|float).*"), "not a number"),
-    (re.compile(r"\. Choose from:\s+(.*)", re.DOTALL), lambda found: f": {' '.join(found[1].split())}"),
+    (re.compile(r"\. Choose from:\s+(.*)", re.DOTALL), lambda match: f": {' '.join(match[1].split())}"),
     (re.compile(r"Input should be (greater|less) than or equal to (.*)"), r"must be \1 than or equal to \2"),
 )
 """What the parser of the command line says of values, and how a person says it."""

@@ -49,7 +49,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
         *_paragraphs(command.help or ""),
     )
     for option in only_options(command):
-        names = ", ".join(f"\\fB{_text(one)}\\fR" for one in option_names(option))
+        names = ", ".join(f"\\fB{_text(option_name)}\\fR" for option_name in option_names(option))
         value = _text(value_of(option, context).strip("`"))
         yield from (".TP", f"{names} \\fI{value}\\fR" if value else names, _text(option.help or ""))
 

@@ -63,7 +63,7 @@ def noise(
     results: ResultsOption = RESULTS,
     form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
-    """What can this machine see? The base against itself, and the smallest difference it would show.
+    """Measure the base against itself, and tell the smallest difference that this machine can show.
 
     Two clusters of one server take turns; what differs between them is noise. The runs are kept in the
     results folder, in campaigns whose names begin with noise. With --runs it also measures the server again
@@ -132,7 +132,7 @@ def noise(
         outcome = execute(check_study(short), Results(results), console, fresh=True)
         for planned, error in outcome.failed:
             raise UsageError(f"{planned.key.variant} failed: {error}")
-        return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
+        return [run for run in Results(results).runs() if run.folder in set(outcome.folders)]
 
     no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
 
@@ -159,7 +159,7 @@ def noise(
         )
         again_and_again = measured(alone)
         spread = spread_of(step, again_and_again, ())
-    found = judge(
+    pair_noise = judge(
         two.base,
         two.other,
         two.blocks,
@@ -170,17 +170,17 @@ def noise(
     if form is TextOrJson.json:
         from dataclasses import asdict
 
-        print_json({"step": step, **asdict(found), "run_spread": spread and spread.deviation})
+        print_json({"step": step, **asdict(pair_noise), "run_spread": spread and spread.deviation})
         return
-    print(f"{step}, {found.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
-    print(f"  noise of a pair: {found.pair_deviation:.2%}")
-    print(f"  the second cluster is {found.offset:+.2%} faster; proven of it: {found.floor:.2%}")
+    print(f"{step}, {pair_noise.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
+    print(f"  noise of a pair: {pair_noise.pair_deviation:.2%}")
+    print(f"  the second cluster is {pair_noise.offset:+.2%} faster; proven of it: {pair_noise.floor:.2%}")
     if spread is not None:
         print(
             f"  {spread.runs} runs of {run_seconds:g} s differ by {spread.deviation:.2%} from one to the next"
         )
     print("smallest slowdown that would be found nine times of ten, by measured time:")
-    for visible in found.visible:
+    for visible in pair_noise.visible:
         print(
             f"  {visible.minutes:3g} min: {_share(visible.fixed)} with the time fixed beforehand, "
             f'{_share(visible.watched)} with until = "verdict"'

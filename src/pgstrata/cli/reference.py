@@ -49,8 +49,12 @@ def page() -> str:
     parts = [HEAD, "## Options of several commands\n", SHARED, "", *_shared_table(shared, len(commands)), ""]
     for name, command in commands.items():
         parts += [f"## pgstrata {name}\n", _sentence(command), ""]
-        own = OWN_OPTIONS if name == "bench" else ""
-        parts += [*([own, ""] if own else []), *_options(command, shared, with_letters=not own), ""]
+        own_options = OWN_OPTIONS if name == "bench" else ""
+        parts += [
+            *([own_options, ""] if own_options else []),
+            *_options(command, shared, with_letters=not own_options),
+            "",
+        ]
     return "\n".join(parts).rstrip() + "\n"
 
 

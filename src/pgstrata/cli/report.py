@@ -111,7 +111,7 @@ def _write_all(
             "--base and --out are for one: choose it with --campaign",
         )
     ratios = read_published(published) if published else []
-    if ratios and (studies := {one.study for one in ratios}).isdisjoint(names):
+    if ratios and (studies := {ratio.study for ratio in ratios}).isdisjoint(names):
         raise UsageError(
             f"{published} has no study that is called as a campaign here: {', '.join(names)}",
             f"studies: {', '.join(sorted(studies))}; --name of pgstrata run names a campaign",
@@ -183,8 +183,8 @@ def write_quietly(plan: Plan, results: Path) -> Path:
     from pgstrata.store import Results
 
     name = plan.campaign.name
-    found = _with(read_results(Results(results), name, plan.base), _beside(plan))
-    return write_report_of(found, report_folder(results, name)).html
+    run_set = _with(read_results(Results(results), name, plan.base), _beside(plan))
+    return write_report_of(run_set, report_folder(results, name)).html
 
 
 def show_results(plan: Plan, results: Path, *, page: bool) -> None:
@@ -215,4 +215,4 @@ def _beside(plan: Plan) -> list[Published]:
 
 def _with(results: RunSet, published: Sequence[Published]) -> RunSet:
     """Returns the results with the published ratios of the study that has the name of their campaign."""
-    return replace(results, published=tuple(one for one in published if one.study == results.campaign))
+    return replace(results, published=tuple(ratio for ratio in published if ratio.study == results.campaign))

@@ -35,8 +35,8 @@ def runs(
         )
     store = Results(results)
     there = store.entries()
-    found = [run for run in there if campaign in (None, run.campaign)]
-    if there and not found and format is Format.table:
+    matching_runs = [run for run in there if campaign in (None, run.campaign)]
+    if there and not matching_runs and format is Format.table:
         names = ", ".join(sorted({run.campaign for run in there}))
         raise UsageError(f"no campaign {shown(campaign)!r} in {shown(results)}", f"there is: {names}")
     columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
@@ -52,7 +52,7 @@ def runs(
             run.steps,
             run.error,
         ]
-        for run in found
+        for run in matching_runs
     ]
     if rows or format is not Format.table:
         print_rows(columns, rows, format)

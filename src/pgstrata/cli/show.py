@@ -52,10 +52,10 @@ def find_run(text: str, results: Path) -> Run:
 
     folder = Path(text)
     if os.path.lexists(folder / "run.json"):
-        found = read_run(folder)
-        if isinstance(found, Run):
-            return found
-        raise UsageError(f"{found}", "a run that is damaged cannot be shown")
+        run = read_run(folder)
+        if isinstance(run, Run):
+            return run
+        raise UsageError(f"{run}", "a run that is damaged cannot be shown")
     store = Results(results)
     runs = store.entries()
     matches = [r for r in runs if r.run_id == text] or [
@@ -156,13 +156,13 @@ def _counted(counted: CountRecord) -> list[str]:
         [
             step.name,
             role,
-            one.operations,
-            len(one.instructions),
-            sum(one.instructions) / len(one.instructions),
+            counts.operations,
+            len(counts.instructions),
+            sum(counts.instructions) / len(counts.instructions),
         ]
         for step in counted.steps
-        for role, one in step.roles.items()
-        if one.instructions
+        for role, counts in step.roles.items()
+        if counts.instructions
     ]
     settings = ", ".join(f"{name} = {value}" for name, value in counted.settings.items())
     text = [f"counted   {counted.event}, by {counted.engine} ({counted.tool}); while counting {settings}", ""]

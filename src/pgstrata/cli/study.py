@@ -45,13 +45,13 @@ def show(
     from pgstrata.page.blocks import Prose
     from pgstrata.report.sections.tuning import remarks, table
 
-    found, _ = _find(results, campaign, step)
-    shown = table(found)
+    study, _ = _find(results, campaign, step)
+    shown = table(study)
     rows = [[cell.text for cell in row.cells] for row in shown.rows]
     print_rows([column.title for column in shown.columns], rows, format)
     if format is not Format.table:
         return
-    for remark in remarks(found):
+    for remark in remarks(study):
         if isinstance(remark, Prose):
             print(remark.text)
 
@@ -73,10 +73,10 @@ def next_(
     """
     from pgstrata.errors import UsageError
 
-    found, runs = _find(results, campaign, step)
-    if not found.table.next.overlays:
+    study, runs = _find(results, campaign, step)
+    if not study.table.next.overlays:
         raise UsageError("no overlay has a benefit that is safe and proven: there is nothing to try next")
-    text = _campaign(found, runs)
+    text = _campaign(study, runs)
     if out is None:
         print(text, end="")
         return
@@ -97,31 +97,31 @@ def _find(results: Path, campaign: str | None, step: str | None) -> tuple[Tuning
     store = Results(results)
     runs = campaign_runs(store, campaign)
     left_out(store.broken)
-    found = tuning_study(runs, step)
-    if found is None:
+    study = tuning_study(runs, step)
+    if study is None:
         raise UsageError(
             f"campaign {runs[0].campaign} is no study of overlays with a step {step or 'to judge'}",
             "it needs a config of one file and two or more overlays, as campaigns/tuning-study.toml has",
         )
-    return found, runs
+    return study, runs
 
 
-def _campaign(found: TuningStudy, runs: list[Run]) -> str:
+def _campaign(study: TuningStudy, runs: list[Run]) -> str:
     """Returns the campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
-    winners = found.table.next.overlays
+    winners = study.table.next.overlays
     lines = [
         f"# The winners of {runs[0].campaign} together, and each alone: {', '.join(winners)}.",
         "",
         f"name = {_toml(runs[0].campaign + '-next')}",
         *_how(runs),
-        f"servers = {_toml(list(found.servers))}",
+        f"servers = {_toml(list(study.servers))}",
         "configs = [",
-        *(f"    {_toml(list(stack))}," for stack in found.next_stacks()),
+        *(f"    {_toml(list(stack))}," for stack in study.next_stacks()),
         "]",
     ]
     # What the study was measured with, so that the next campaign can be compared with it.
     first = {run.workload: run for run in reversed(runs)}
-    for workload in found.steps:
+    for workload in study.steps:
         options: dict[str, Any] = first[workload].record.options
         name = first[workload].record.workload_name
         lines += ["", "[[workloads]]", f"name = {_toml(name)}", f"label = {_toml(workload)}"]

@@ -33,13 +33,13 @@ def workloads(
     from pgstrata.workload.plugin import PluginError
 
     chosen, broken = [], []
-    for one in [name] if name else catalog.names():
+    for workload_name in [name] if name else catalog.names():
         try:
-            chosen.append(catalog.find(one))
+            chosen.append(catalog.find(workload_name))
         except PluginError as error:  # one that another package offers hides no other
             if name:
                 raise
-            broken.append(f"{one:<10} cannot be used: {error.message}")
+            broken.append(f"{workload_name:<10} cannot be used: {error.message}")
     if format is TextOrJson.json:
         print_json([_record(workload) for workload in chosen])
     elif name:

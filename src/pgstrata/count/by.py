@@ -51,41 +51,41 @@ def compare(base: Side, others: list[Side], steps: list[str], criterion: Criteri
     for side in (base, *others):
         if not counted_runs(side.runs):
             raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
-    found = compare_counts(base, others, criterion=criterion, steps=steps)
-    for comparison in found:
+    comparisons = compare_counts(base, others, criterion=criterion, steps=steps)
+    for comparison in comparisons:
         missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
         if missing or not comparison.steps:
             raise UsageError(
                 f"{base.name} has no counted step {', '.join(missing) or 'at all'}",
                 "pgstrata show lists those of a run",
             )
-    return found
+    return comparisons
 
 
 def print_comparisons(
     base: Side,
     others: list[Side],
-    found: list[CountComparison],
+    comparisons: list[CountComparison],
     form: VerdictFormat,
     callers: str | None,
 ) -> None:
     match form:
         case VerdictFormat.json:
-            print_json([c.record() for c in found])
+            print_json([c.record() for c in comparisons])
         case VerdictFormat.markdown:
-            print(counts.markdown(found), end="")
+            print(counts.markdown(comparisons), end="")
         case VerdictFormat.junit:
-            print(counts.junit(found), end="")
+            print(counts.junit(comparisons), end="")
         case VerdictFormat.github:
-            print(counts.github(found), end="")
+            print(counts.github(comparisons), end="")
         case VerdictFormat.table:
-            for line in counts.text(base, others, found, aligned, callers=callers):
+            for line in counts.text(base, others, comparisons, aligned, callers=callers):
                 print(line)
 
 
-def check(found: list[CountComparison], margin: float) -> int:
+def check(comparisons: list[CountComparison], margin: float) -> int:
     """Returns the exit code of a check and prints its sentence on standard error."""
-    steps = [s for c in found for s in c.steps]
+    steps = [s for c in comparisons for s in c.steps]
     more = [s for s in steps if s.word == "more"]
     open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
     if more:
@@ -110,17 +110,17 @@ def show_study(results: Path, campaign: str | None, step: str | None, form: Form
         raise UsageError("nothing was counted of this study", "pgstrata count CAMPAIGN.toml does")
     base = min(runs, key=lambda run: (len(run.record.config.fragments), run.record.variant_order))
     first, others = sides_of(store, base.campaign, base.variant)
-    found = compare_counts(first, others, steps=[step] if step else [])
-    if step and not any(comparison.steps for comparison in found):
+    comparisons = compare_counts(first, others, steps=[step] if step else [])
+    if step and not any(comparison.steps for comparison in comparisons):
         raise UsageError(
             f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"
         )
     if form is Format.json:
-        print_json([comparison.record() for comparison in found])
+        print_json([comparison.record() for comparison in comparisons])
         return
     if form is Format.csv:
         raise UsageError("counts have no CSV form", "--format json has every number")
-    for line in text(first, others, found, aligned):
+    for line in text(first, others, comparisons, aligned):
         print(line)
 
 
@@ -144,20 +144,23 @@ def show_noise(
     for label, _, error in outcome.failed:
         raise UsageError(f"{label} failed: {error}")
     base, others = sides_of(Results(campaign.spec.results), campaign.name, "base")
-    found = compare_counts(base, others)[0].steps[0]
+    comparison = compare_counts(base, others)[0].steps[0]
     starts = [
-        one
+        count
         for side in (base, *others)
         for run in side.runs
         if run.record.counted is not None
-        for one in run.record.counted.steps[0].headline.instructions
+        for count in run.record.counted.steps[0].headline.instructions
     ]
     spread = max(starts) / min(starts) - 1
     if form is TextOrJson.json:
-        print_json({**found.record(), "start_spread": spread})
+        print_json({**comparison.record(), "start_spread": spread})
         return
     print(f"{step}, {len(starts)} fresh starts, the same server twice")
-    print(f"  instructions per operation: {numbers.count(found.base)}")
+    print(f"  instructions per operation: {numbers.count(comparison.base)}")
     print(f"  largest and smallest start differ by {spread:.4%}")
-    print(f"  the second cluster needs {found.ratio:.5f} times as many, interval {span(found)}: {found.word}")
-    print(f"smallest difference that is called one: {found.margin:.1%}, the margin")
+    print(
+        f"  the second cluster needs {comparison.ratio:.5f} times as many, interval {span(comparison)}: "
+        f"{comparison.word}"
+    )
+    print(f"smallest difference that is called one: {comparison.margin:.1%}, the margin")

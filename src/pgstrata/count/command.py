@@ -166,11 +166,11 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     assert campaign.spec.count is not None
     margin = campaign.spec.count.margin
     base, others = sides_of(Results(campaign.spec.results), campaign.name, outcome.plan.base)
-    found = compare_counts(base, others, criterion=Criterion(margin))
+    comparisons = compare_counts(base, others, criterion=Criterion(margin))
     if form is TextOrJson.json:
-        print_json([c.record() for c in found])
+        print_json([c.record() for c in comparisons])
     else:
-        for line in text(base, others, found, aligned, callers=callers):
+        for line in text(base, others, comparisons, aligned, callers=callers):
             print(line)
     if report:
         page = write_quietly(outcome.plan, results.root)

@@ -34,7 +34,7 @@ def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
             if s.word in ("more", "fewer"):
                 key = (s.workload, s.step, s.role)
                 wanted.setdefault(key, {results.base}).add(comparison.other)
-    found: dict[Key, dict[str, Flame]] = {}
+    flames: dict[Key, dict[str, Flame]] = {}
     for run in results.counted:
         for workload, step, role in wanted:
             if plain_workload(run) != workload or run.variant not in wanted[workload, step, role]:
@@ -43,8 +43,8 @@ def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
             if stacks:
                 whole = round(sum(stacks.values()))
                 flame = Flame(stacks, whole, 1, "instructions", counted=True)
-                found.setdefault((f"{workload}{COUNTED}", step, role), {})[run.variant] = flame
-    return found
+                flames.setdefault((f"{workload}{COUNTED}", step, role), {})[run.variant] = flame
+    return flames
 
 
 def _rows(run: Run, table: str, step: str, role: str) -> list[Mapping[str, Any]]:
@@ -60,9 +60,9 @@ def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str
 
     Their sum is that of all functions, but for rounding.
     """
-    own: Counter[str] = Counter()
+    exclusive: Counter[str] = Counter()
     for row in functions:
-        own[_frame(row["object"], row["function"])] += row["instructions"]
+        exclusive[_frame(row["object"], row["function"])] += row["instructions"]
     arcs: dict[str, Counter[str]] = {}
     came: Counter[str] = Counter()
     for row in calls:
@@ -71,8 +71,10 @@ def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str
         if caller != callee:
             arcs.setdefault(caller, Counter())[callee] += row["instructions"]
             came[callee] += row["instructions"]
-    whole = sum(own.values())
-    inclusive = {name: own[name] + sum(arcs.get(name, {}).values()) for name in {*own, *arcs, *came}}
+    whole = sum(exclusive.values())
+    inclusive = {
+        name: exclusive[name] + sum(arcs.get(name, {}).values()) for name in {*exclusive, *arcs, *came}
+    }
     stacks: Counter[str] = Counter()
 
     def walk(path: tuple[str, ...], cost: float) -> None:

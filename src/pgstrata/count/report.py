@@ -35,11 +35,11 @@ def answers(results: RunSet) -> list[str]:
     for comparison in counts_of(results).comparisons:
         steps = [step for step in comparison.steps if step.headline]
         words = Counter(step.word for step in steps)
-        said = [f"{word} instructions at {words[word]}" for word in ("more", "fewer") if words[word]]
-        said += ["the same at " + str(words["same"])] if words["same"] else []
-        said += [f"unclear at {words['unclear']}"] if words["unclear"] else []
+        parts = [f"{word} instructions at {words[word]}" for word in ("more", "fewer") if words[word]]
+        parts += ["the same at " + str(words["same"])] if words["same"] else []
+        parts += [f"unclear at {words['unclear']}"] if words["unclear"] else []
         of = counted(len(steps), "step")
-        sentences.append(f"{comparison.other}: {', '.join(said)} of {of} against {comparison.base}.")
+        sentences.append(f"{comparison.other}: {', '.join(parts)} of {of} against {comparison.base}.")
     return sentences
 
 

@@ -77,26 +77,26 @@ def _facts(results: RunSet) -> list[str]:
     records = [record for run in results.counted if (record := run.record.counted) is not None]
     tools = ", ".join(sorted({f"{record.engine} ({record.tool})" for record in records}))
     settings = sorted({f"{name} = {value}" for record in records for name, value in record.settings.items()})
-    said = [
+    facts = [
         "Counted, not timed: instructions that the backend of a role executes in user mode for one "
         "operation. More instructions are not the same as slower: waiting, caches and locks are not in "
         f"them. Counted by {tools}; while counting {', '.join(settings)}."
     ]
     if any(record.simulated for record in records):
-        said.append(
+        facts.append(
             "Caches and branches were simulated, not measured: view `instructions`, columns `simulated_…`."
         )
-    return said
+    return facts
 
 
 def _steps(results: RunSet, workload: str) -> list[tuple[CountedStep, str]]:
     """Returns steps and roles in their order, from whichever variant has them."""
-    found: dict[tuple[str, str], CountedStep] = {}
+    steps: dict[tuple[str, str], CountedStep] = {}
     for record in counts_of(results).of(workload).values():
         for step in record.steps:
             for role in sorted(step.roles, key=lambda name: name != step.role):
-                found.setdefault((step.name, role), step)
-    return [(step, role) for (_, role), step in sorted(found.items(), key=lambda item: item[1].order)]
+                steps.setdefault((step.name, role), step)
+    return [(step, role) for (_, role), step in sorted(steps.items(), key=lambda item: item[1].order)]
 
 
 def _name(step: CountedStep, role: str) -> str:
@@ -140,9 +140,9 @@ def count_table(results: RunSet, workload: str) -> Table:
 
 
 def _absolute(record: CountRecord | None, step: str, role: str) -> Cell:
-    for one in record.steps if record else ():
-        if one.name == step and role in one.roles and one.roles[role].instructions:
-            value = mean(one.roles[role].instructions)
+    for counted_step in record.steps if record else ():
+        if counted_step.name == step and role in counted_step.roles and counted_step.roles[role].instructions:
+            value = mean(counted_step.roles[role].instructions)
             return Cell(round(value, 1), numbers.count(value))
     return missing("not counted")
 
@@ -150,10 +150,13 @@ def _absolute(record: CountRecord | None, step: str, role: str) -> Cell:
 def _left_out(results: RunSet, workload: str, step: str, role: str) -> Cell:
     """Returns the largest share of an operation that is left out, over all variants, as a cell."""
     shares = [
-        mean(found.timed) / (mean(found.timed) + mean(found.instructions))
+        mean(counts.timed) / (mean(counts.timed) + mean(counts.instructions))
         for record in counts_of(results).of(workload).values()
         for counted in record.steps
-        if counted.name == step and (found := counted.roles.get(role)) and found.timed and found.instructions
+        if counted.name == step
+        and (counts := counted.roles.get(role))
+        and counts.timed
+        and counts.instructions
     ]
     return Cell(round(max(shares), 6), f"{max(shares) * 100:.2f}") if shares else missing("not known")
 
@@ -180,14 +183,14 @@ def _charts(results: RunSet, workload: str) -> list[Block]:
     groups: dict[str, list[tuple[CountedStep, str]]] = {}
     for step, role in steps:
         groups.setdefault(step.group if len(steps) > 12 else "", []).append((step, role))
-    return [_chart(results, workload, group, own) for group, own in groups.items()]
+    return [_chart(results, workload, group, group_steps) for group, group_steps in groups.items()]
 
 
 def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[CountedStep, str]]) -> Chart:
     data: list[dict[str, Any]] = []
     for variant in results.others:
-        found = [counts_of(results).verdict(workload, variant, step.name, role) for step, role in steps]
-        ratios = [v.ratio if v is not None and v.other is not None else None for v in found]
+        verdicts = [counts_of(results).verdict(workload, variant, step.name, role) for step, role in steps]
+        ratios = [v.ratio if v is not None and v.other is not None else None for v in verdicts]
         shown = [None if r is None else min(max(r, FLOOR), CEILING) for r in ratios]
         index = results.color(variant)
         data.append(
@@ -205,7 +208,7 @@ def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[Cou
                 textangle=-90,
                 insidetextfont={"color": "#fff"},
                 constraintext="none",
-                customdata=[label("" if v is None else f"{v.ratio:.5f}, {v.word}") for v in found],
+                customdata=[label("" if v is None else f"{v.ratio:.5f}, {v.word}") for v in verdicts],
                 hovertemplate=f"%{{x}}: %{{customdata}}<extra>{label(variant)}</extra>",
                 marker={"color": color(index)},
             )
@@ -245,15 +248,15 @@ def _trend(results: RunSet, workload: str) -> list[Block]:
     for run in results.counted:
         rows.setdefault(run.record.config.name, {})[run.variant] = run.record.server.version_num
     records = counts_of(results).of(workload)
-    found: list[Block] = []
+    blocks: list[Block] = []
     for row in rows.values():
         versions = sorted((v for v in row if v in records), key=lambda v: (row[v], natural(v)))
         if len(versions) < FEWEST_VERSIONS or len({row[v] for v in versions}) < len(versions):
             continue
         steps = [(step, role) for step, role in _steps(results, workload) if role == step.role]
         for begin in range(0, len(steps), STEPS_PER_CHART):
-            found.append(_line_chart(records, workload, versions, steps[begin : begin + STEPS_PER_CHART]))
-    return found
+            blocks.append(_line_chart(records, workload, versions, steps[begin : begin + STEPS_PER_CHART]))
+    return blocks
 
 
 def _line_chart(
@@ -305,10 +308,10 @@ def _functions(results: RunSet, workload: str, flames: Flames) -> list[Section]:
         for variant in results.others:
             verdict = counts_of(results).verdict(workload, variant, step.name, role)
             if verdict is not None and verdict.word in ("more", "fewer"):
-                made = function_table(
+                table = function_table(
                     counts_of(results).side(results.base), counts_of(results).side(variant), verdict
                 )
-                tables += [made] if made else []
+                tables += [table] if table else []
                 tables += _picture(results, flames, verdict, variant)
         if tables:
             name = _name(step, role)

@@ -85,7 +85,7 @@ def rows(comparison: CountComparison) -> list[list[str]]:
 def text(
     base: Side,
     others: Sequence[Side],
-    found: Sequence[CountComparison],
+    comparisons: Sequence[CountComparison],
     table: Callable[[Sequence[str], Sequence[Sequence[str]]], list[str]],
     *,
     callers: str | None = None,
@@ -95,7 +95,7 @@ def text(
     if not others:
         return _alone(base, table)
     lines: list[str] = []
-    for other, comparison in zip(others, found, strict=True):
+    for other, comparison in zip(others, comparisons, strict=True):
         lines += ["", f"{comparison.other} against {comparison.base}, instructions per operation"]
         lines += table(COLUMNS, rows(comparison))
         for s in comparison.steps:
@@ -169,7 +169,7 @@ def _callers(base: Side, other: Side, verdict: CountVerdict, function: str) -> l
 def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tuple[float, float]]:
     """Returns, by caller, the calls per operation of a function and the instructions of those calls, callees
     included."""
-    found: dict[str, tuple[float, float]] = {}
+    callers: dict[str, tuple[float, float]] = {}
     for run in counted_runs(side.runs):
         if plain_workload(run) != verdict.workload:
             continue
@@ -178,9 +178,9 @@ def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tu
                 continue
             if line_of(row["callee_object"], row["callee"]) == function:
                 caller = line_of(row["caller_object"], row["caller"])
-                calls, cost = found.get(caller, (0.0, 0.0))
-                found[caller] = (calls + row["calls"], cost + row["instructions"])
-    return found
+                calls, cost = callers.get(caller, (0.0, 0.0))
+                callers[caller] = (calls + row["calls"], cost + row["instructions"])
+    return callers
 
 
 # --- for other programs -----------------------------------------------------------------------
@@ -194,10 +194,10 @@ def sentence_of(comparison: CountComparison, s: CountVerdict) -> str:
     )
 
 
-def markdown(found: Sequence[CountComparison]) -> str:
+def markdown(comparisons: Sequence[CountComparison]) -> str:
     """Returns a Markdown table for each comparison, to paste into a mail or a pull request."""
     parts = []
-    for comparison in found:
+    for comparison in comparisons:
         head = f"**{markdown_text(comparison.other)}** against **{markdown_text(comparison.base)}**"
         lines = [
             f"{head}, instructions per operation",
@@ -211,11 +211,11 @@ def markdown(found: Sequence[CountComparison]) -> str:
     return "\n".join(parts)
 
 
-def junit(found: Sequence[CountComparison]) -> str:
+def junit(comparisons: Sequence[CountComparison]) -> str:
     """Returns JUnit XML: a test per step; steps that need more instructions fail, unclear steps are
     skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
-    for comparison in found:
+    for comparison in comparisons:
         words = [s.word for s in comparison.steps]
         suite = ElementTree.SubElement(
             root,
@@ -241,13 +241,13 @@ def junit(found: Sequence[CountComparison]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def github(found: Sequence[CountComparison]) -> str:
+def github(comparisons: Sequence[CountComparison]) -> str:
     """Returns workflow commands of GitHub: an error per step that needs more instructions, a warning per
     unclear step."""
     kinds = {"more": "error", "unclear": "warning"}
     return "".join(
         f"::{kinds.get(s.word, 'notice')} title={property_text(f'{s.name} {s.word} instructions')}"
         f"::{command_text(sentence_of(comparison, s))}\n"
-        for comparison in found
+        for comparison in comparisons
         for s in comparison.steps
     )

@@ -62,10 +62,10 @@ def estimate_counts(base: Sequence[float], other: Sequence[float]) -> Estimate:
     return Estimate(log, deviation * math.sqrt(1 / n + 1 / m), freedom, min(n, m), "mean")
 
 
-def precise(found: Estimate, margin: float) -> bool:
+def precise(estimate: Estimate, margin: float) -> bool:
     """Returns whether the interval reaches at most half the margin to either side: more starts would not add
     knowledge."""
-    low, high = interval(found)
+    low, high = interval(estimate)
     return (high - low) / 2 <= margin / 2
 
 
@@ -155,11 +155,11 @@ def compare_counts(
                 continue
             theirs = there.get(key)
             for role in step.roles:
-                own = theirs[1].roles.get(role) if theirs else None
-                verdict = _verdict(step.roles[role], own, criterion)
+                counts = theirs[1].roles.get(role) if theirs else None
+                verdict = _verdict(step.roles[role], counts, criterion)
                 if reason := _aside(run, theirs[0] if theirs else None, others[number]):
                     verdict = set_aside(verdict, reason)
-                elif own is not None and own.operations != step.roles[role].operations:
+                elif counts is not None and counts.operations != step.roles[role].operations:
                     verdict = set_aside(verdict, "another number of operations was counted")
                 verdicts[number, *key, role] = verdict
     adjusted = adjust_verdicts(verdicts)
@@ -179,24 +179,24 @@ def compare_counts(
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:
-    found: _Steps = {}
+    steps: _Steps = {}
     for run in counted_runs(runs):
         assert run.record.counted is not None
         for step in run.record.counted.steps:
-            found[plain_workload(run), step.name] = (run, step)
-    return found
+            steps[plain_workload(run), step.name] = (run, step)
+    return steps
 
 
 def _verdict(base: CountedRole, other: CountedRole | None, criterion: Criterion) -> Verdict:
-    found = estimate_counts(base.instructions, other.instructions if other else ())
-    return judge(found, interval(found, criterion.confidence), p_value(found), criterion)
+    estimate = estimate_counts(base.instructions, other.instructions if other else ())
+    return judge(estimate, interval(estimate, criterion.confidence), p_value(estimate), criterion)
 
 
 def _aside(run: Run, other_run: Run | None, other: Side) -> str:
-    for one in (run, other_run):
-        if one is not None and not one.done:
-            message = one.record.error.message if one.record.error else "it ended early"
-            return f"{one.variant} failed: {message}"
+    for side in (run, other_run):
+        if side is not None and not side.done:
+            message = side.record.error.message if side.record.error else "it ended early"
+            return f"{side.variant} failed: {message}"
     if other_run is None:
         failed = next((r for r in counted_runs(other.runs) if not r.done and r.record.error), None)
         if failed is not None and failed.record.error is not None:
@@ -264,12 +264,12 @@ def _doubted(
     notes = [
         note for run, role in (base, other) if (note := spread_note(run.variant, role.instructions, v.margin))
     ]
-    said = "; ".join(notes)
+    remarks = "; ".join(notes)
     if notes and (word in ("same", "unclear") or spread_hides(base[1].instructions, other[1].instructions)):
-        return "unclear", f"{said}: they did not do the same work"
+        return "unclear", f"{remarks}: they did not do the same work"
     if doubt := left_out_doubt(word, 1 / v.ratio, beside, v.margin):
         return "unclear", doubt
-    return word, f"{reason}; {said}" if said else reason
+    return word, f"{reason}; {remarks}" if remarks else reason
 
 
 def _plans(base: _Steps, other: _Steps, wanted: set[str]) -> list[str]:
@@ -284,28 +284,28 @@ def _plans(base: _Steps, other: _Steps, wanted: set[str]) -> list[str]:
 
 
 def _notes(base: Side, other: Side) -> list[str]:
-    said: list[str] = []
+    notes: list[str] = []
     for side in (base, other):
         for run in counted_runs(side.runs):
             counted = run.record.counted
             assert counted is not None
-            said += [
+            notes += [
                 f"not counted: {plain_workload(run)}/{step}: {why}" for step, why in counted.left_out.items()
             ]
-            said += [f"{plain_workload(run)}/{note}" for note in counted.notes]
+            notes += [f"{plain_workload(run)}/{note}" for note in counted.notes]
             if counted.engine == "valgrind" and counted.symbols != "all":
                 what = (
                     "only names of exported functions"
                     if counted.symbols == "exported"
                     else "no names: totals only"
                 )
-                said.append(f"the binary of {run.variant} has {what}")
+                notes.append(f"the binary of {run.variant} has {what}")
     tools = {
         r.record.counted.tool for side in (base, other) for r in counted_runs(side.runs) if r.record.counted
     }
     if len(tools) > 1:
-        said.append(f"the sides were counted by different tools: {', '.join(sorted(tools))}")
-    return list(dict.fromkeys(said))
+        notes.append(f"the sides were counted by different tools: {', '.join(sorted(tools))}")
+    return list(dict.fromkeys(notes))
 
 
 # --- functions --------------------------------------------------------------------------------
@@ -350,18 +350,18 @@ def line_of(path: str, function: str) -> str:
 
 def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
     """Instructions per operation by function or library, of one run's table `functions`."""
-    found: dict[str, float] = {}
+    instructions: dict[str, float] = {}
     for row in table.where(step=step, role=role):
         name = line_of(row["object"], row["function"])
-        found[name] = found.get(name, 0.0) + row["instructions"]
-    return found
+        instructions[name] = instructions.get(name, 0.0) + row["instructions"]
+    return instructions
 
 
 def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> list[FunctionChange]:
     """Returns the functions that account for the difference, the largest change first; together they make up
     all of it."""
     whole = sum(base.values()) or 1.0
-    found = [
+    changes = [
         FunctionChange(
             name,
             base.get(name, 0.0),
@@ -371,7 +371,7 @@ def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> l
         for name in {**base, **other}
     ]
     return sorted(
-        (change for change in found if change.difference), key=lambda c: (-abs(c.difference), c.function)
+        (change for change in changes if change.difference), key=lambda c: (-abs(c.difference), c.function)
     )
 
 

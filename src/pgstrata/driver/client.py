@@ -94,7 +94,7 @@ def driver_failure(failure: Failure) -> DriverError:
         harmless("; ".join(details)),
         kind=failure.kind,
         sqlstate=failure.sqlstate,
-        said=failure.message,
+        server_message=failure.message,
         statement=failure.statement or "",
     )
 

@@ -158,8 +158,10 @@ class _Types:
             return _literal(node["const"])
         value = node.get("default")
         if isinstance(value, Mapping) and "$ref" in node:
-            own = self.schema["$defs"][name_of(node)]["properties"]
-            values = (f"{k}={_literal(v)}" for k, v in value.items() if own[k].get("default", ...) != v)
+            properties = self.schema["$defs"][name_of(node)]["properties"]
+            values = (
+                f"{k}={_literal(v)}" for k, v in value.items() if properties[k].get("default", ...) != v
+            )
             return f"{self._hint(node)}({', '.join(values)})"
         if value or isinstance(value, bool | int | float | str):
             return _literal(value)

@@ -41,11 +41,11 @@ def sections_of(binary: Path) -> list[Section]:
             return []
         file.seek(begin)
         table = file.read(size * min(number, MOST_SECTIONS))
-    found = []
+    sections = []
     for at in range(0, len(table) - _ENTRY.size + 1, size):
         _, type_, flags, _, offset, length, *_ = _ENTRY.unpack_from(table, at)
-        found.append(Section(type_, flags, offset, length))
-    return found
+        sections.append(Section(type_, flags, offset, length))
+    return sections
 
 
 __all__ = ["DYNSYM", "LOADED", "NOBITS", "NOTE", "SYMTAB", "Section", "sections_of"]

@@ -60,8 +60,8 @@ def own_folder(
         )
     if way:
         _check_way(folder, what, advice)
-    made = _make(folder, mode)
-    if made and way:
+    is_new = _make(folder, mode)
+    if is_new and way:
         _check_way(folder, what, advice)
     about = folder.stat()
     if not stat.S_ISDIR(about.st_mode):
@@ -76,7 +76,7 @@ def own_folder(
             f"{what} {folder} can be written by other users (mode {stat.S_IMODE(about.st_mode):04o})",
             f"look at what is in it, then: chmod go-w {folder}; or {advice}",
         )
-    return made
+    return is_new
 
 
 def check_executed(path: Path, what: str, *, advice: str, below: bool = True) -> None:

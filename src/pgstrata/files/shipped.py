@@ -28,8 +28,8 @@ def chart_script() -> Path:
         return path
     from importlib.util import find_spec
 
-    if (found := find_spec("plotly")) is not None and found.origin is not None:
-        return Path(found.origin).parent / "package_data" / "plotly.min.js"
+    if (spec := find_spec("plotly")) is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "package_data" / "plotly.min.js"
     raise PgstrataError(
         "the script of the charts is not installed: pgstrata runs from its source tree",
         "pip install plotly",

@@ -52,7 +52,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
     grouped: dict[tuple[str, int], list[PlannedRun]] = {}
     for run in plan.runs:
         grouped.setdefault((run.key.workload, run.key.repeat), []).append(run)
-    found = []
+    assignments = []
     for (workload, repeat), runs in grouped.items():
         able = [run for run in runs if not run.unable]
         if not able or _is_there(able):
@@ -62,7 +62,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
         )
         disk = [run.disk_bytes for run in able]
         in_turn = takes_turns(plan.campaign.spec)
-        found.append(
+        assignments.append(
             Assignment(
                 workload,
                 repeat,
@@ -72,7 +72,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
                 again,
             )
         )
-    return found
+    return assignments
 
 
 def _is_there(runs: Sequence[PlannedRun]) -> bool:

@@ -39,7 +39,7 @@ class FleetOutcome:
     """What became of a campaign: folders of the runs that came home now, and what failed why."""
 
     plan: Plan
-    made: list[Path]
+    folders: list[Path]
     failed: list[tuple[PlannedRun, str]]
 
 
@@ -76,7 +76,7 @@ def execute(
         if assignments:
             with _address(fleet) as address:
                 _Client(address, owner, plan, job, interrupts).run(console, as_json)
-    return FleetOutcome(plan, job.made, job.failures)
+    return FleetOutcome(plan, job.folders, job.failures)
 
 
 @contextmanager

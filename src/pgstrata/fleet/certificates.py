@@ -72,18 +72,18 @@ def make_certificates(folder: Path) -> Certificates:
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("pgstrata-fleet")]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    made = certificates_in(folder)
+    certificates = certificates_in(folder)
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     for path, content in (
-        (made.key, secret),
-        (made.certificate, certificate.public_bytes(serialization.Encoding.PEM)),
+        (certificates.key, secret),
+        (certificates.certificate, certificate.public_bytes(serialization.Encoding.PEM)),
     ):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
             file.write(content)
-    return made
+    return certificates
 
 
 __all__ = ["CERTIFICATE", "KEY", "Certificates", "certificates_in", "make_certificates"]

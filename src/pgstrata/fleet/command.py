@@ -52,7 +52,7 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     if as_json:
-        print_json_line(event="end", made=len(outcome.made), failed=len(outcome.failed))
+        print_json_line(event="end", made=len(outcome.folders), failed=len(outcome.failed))
     elif len(outcome.failed) < len(outcome.plan.runs):
         show_results(outcome.plan, results, page=report)
     return 1 if outcome.failed else 0
@@ -78,13 +78,13 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     assignments = assignments_of(plan, results)
     rows = [
         [
-            *(one.workload, one.repeat, len(one.runs)),
-            *(numbers.clock(one.seconds), numbers.size(one.disk_bytes), one.kind),
+            *(assignment.workload, assignment.repeat, len(assignment.runs)),
+            *(numbers.clock(assignment.seconds), numbers.size(assignment.disk_bytes), assignment.kind),
         ]
-        for one in sorted(assignments, key=lambda one: -one.seconds)
+        for assignment in sorted(assignments, key=lambda assignment: -assignment.seconds)
     ]
     head = ["workload", "repeat", "runs", f"time {plan.bound}", "disk about"]
-    if any(one.kind for one in assignments):
+    if any(assignment.kind for assignment in assignments):
         head.append("kind of machine")
     for line in aligned(head, [row[: len(head)] for row in rows]):
         print(line)
@@ -98,15 +98,20 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     most = enough(assignments, qualify_seconds=qualify)
     counts = sorted({1, 2, 5, 10, 20, 50, int(number), most.machines})
     counts = [n for n in counts if n <= max(int(number), most.machines)]
-    found = [forecast(assignments, n, qualify_seconds=qualify) for n in counts]
+    forecasts = [forecast(assignments, n, qualify_seconds=qualify) for n in counts]
     table = [
-        [one.machines, numbers.clock(one.seconds), f"{one.busy:.0%}", "asked" * (one.machines == int(number))]
-        for one in found
+        [
+            estimate.machines,
+            numbers.clock(estimate.seconds),
+            f"{estimate.busy:.0%}",
+            "asked" * (estimate.machines == int(number)),
+        ]
+        for estimate in forecasts
     ]
     for line in aligned(["machines", f"time {plan.bound}", "busy", ""], table):
         print(line)
-    asked = next(one for one in found if one.machines == int(number))
-    longest = max(assignments, key=lambda one: one.seconds)
+    asked = next(estimate for estimate in forecasts if estimate.machines == int(number))
+    longest = max(assignments, key=lambda assignment: assignment.seconds)
     print()
     print(
         f"campaign {campaign.name}: {len(assignments)} comparisons, on {number} machines {plan.bound} "
@@ -181,7 +186,7 @@ def up(
         tls=tls and not without_tls,
     )
     outcome = put_up(wish)
-    for line in outcome.fleet.said:
+    for line in outcome.fleet.messages:
         print(line)
     print(f"scheduler {outcome.fleet.address}, dashboard {outcome.fleet.dashboard or 'none'}")
     print(f"kept by process {outcome.fleet.pid}, which writes to {outcome.log}")
@@ -213,23 +218,30 @@ def status(
 
     if scheduler is not None:
         check_address(scheduler)
-    own = {name: fleet for name in putting_up.names() if (fleet := putting_up.read(name)) is not None}
-    addresses = [scheduler] if scheduler else [fleet.address for fleet in own.values() if fleet.address]
-    found = {address: look(address) for address in addresses}
+    fleets = {name: fleet for name in putting_up.names() if (fleet := putting_up.read(name)) is not None}
+    addresses = [scheduler] if scheduler else [fleet.address for fleet in fleets.values() if fleet.address]
+    statuses = {address: look(address) for address in addresses}
     if form is TextOrJson.json:
         print_json(
             [
-                {"scheduler": address, "dashboard": dashboard, "machines": [asdict(one) for one in machines]}
-                for address, (machines, dashboard) in found.items()
+                {
+                    "scheduler": address,
+                    "dashboard": dashboard,
+                    "machines": [asdict(machine) for machine in machines],
+                }
+                for address, (machines, dashboard) in statuses.items()
             ]
         )
         return
-    if not found:
+    if not statuses:
         print("no fleet was put up here")
-    for address, (machines, dashboard) in found.items():
-        names = [name for name, fleet in own.items() if fleet.address == address]
+    for address, (machines, dashboard) in statuses.items():
+        names = [name for name, fleet in fleets.items() if fleet.address == address]
         print(f"{f'{names[0]}: ' if names else ''}scheduler {address}, dashboard {dashboard or 'none'}")
-        rows = [[one.name, one.doing or one.problem, one.kind, one.address] for one in machines]
+        rows = [
+            [machine.name, machine.doing or machine.problem, machine.kind, machine.address]
+            for machine in machines
+        ]
         for line in aligned(["machine", "does", "kind", "address"], rows):
             print(line)
 

@@ -106,16 +106,16 @@ class Conductor:
 
     def _adopt(self) -> None:
         """Goes on with what runs already; what nobody wants any more is ended."""
-        wanted = {one.id: one for one in self._dispatcher.waiting}
-        for found in self._engine.found():
-            assignment = wanted.pop(found.assignment, None)
+        wanted = {waiting.id: waiting for waiting in self._dispatcher.waiting}
+        for task in self._engine.earlier_tasks():
+            assignment = wanted.pop(task.assignment, None)
             if assignment is None:
-                self._engine.drop(found.call)
+                self._engine.drop(task.call)
                 continue
-            self._dispatcher.begin(assignment, found.call.address, begun=found.attempt)
-            self._adopted[id(found.call)] = found.call, assignment
-            self._engine.watch(found)
-            self._watcher.assignment(assignment, "found", found.call.address, "")
+            self._dispatcher.begin(assignment, task.call.address, begun=task.attempt)
+            self._adopted[id(task.call)] = task.call, assignment
+            self._engine.watch(task)
+            self._watcher.assignment(assignment, "found", task.call.address, "")
 
     # --- machines -----------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Conductor:
     def _dispatch(self) -> None:
         if (open_ones := self._job.open_workloads()) is not None:
             self._dispatcher.known = {
-                one.workload for one in self._dispatcher.waiting if one.workload not in open_ones
+                waiting.workload for waiting in self._dispatcher.waiting if waiting.workload not in open_ones
             }
         ready = [machine for machine in self.machines.values() if machine.state == "ready"]
         for machine in ready:
@@ -328,7 +328,9 @@ class Conductor:
         return answer is not None
 
     def _begin_again(self, assignment: Assignment, reason: str, *, fault: bool = False) -> None:
-        machine = next((name for one, name in self._dispatcher.running if one.id == assignment.id), "")
+        machine = next(
+            (name for running, name in self._dispatcher.running if running.id == assignment.id), ""
+        )
         refuse = self._dispatcher.refused if fault else self._dispatcher.lost
         if refuse(assignment, reason):
             self._watcher.assignment(assignment, "again", machine, reason)
@@ -353,10 +355,11 @@ class Conductor:
             self._give_up_unfit(usable)
             return
         waited = time.monotonic() - self._alone_since
-        said = [f"{m.name}: {m.why}" for m in self.machines.values() if m.state == "out"]
-        if said and waited > 2 * LOOK_SECONDS:
+        problems = [f"{m.name}: {m.why}" for m in self.machines.values() if m.state == "out"]
+        if problems and waited > 2 * LOOK_SECONDS:
             raise UsageError(
-                f"no machine can take part: {'; '.join(said)}", "docs/guides/fleet.md says what each must be"
+                f"no machine can take part: {'; '.join(problems)}",
+                "docs/guides/fleet.md says what each must be",
             )
         if waited > ALONE_SECONDS:
             raise UsageError(

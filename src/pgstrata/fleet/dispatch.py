@@ -50,9 +50,9 @@ class Dispatcher:
         are many."""
         self._running: dict[str, tuple[Assignment, str]] = {}
         self._attempts: dict[str, Attempts] = {}
-        for one in assignments:
-            self._attempts[one.id] = Attempts()
-            self._wait(one)
+        for assignment in assignments:
+            self._attempts[assignment.id] = Attempts()
+            self._wait(assignment)
         self._had: Counter[tuple[str, str]] = Counter(had)
         self._most = most
         self.known: set[str] = set()
@@ -100,7 +100,7 @@ class Dispatcher:
         measured already is left to them.
         """
         others = [other for other in coming if other.name != machine.name]
-        found = (self._first_of(group, machine, others) for group in self._waiting.values())
+        firsts = (self._first_of(group, machine, others) for group in self._waiting.values())
 
         def key(assignment: Assignment) -> tuple[bool, int, tuple[bool, float, int]]:
             """Returns the key to sort by: open verdicts first, then workloads that this machine has measured
@@ -108,7 +108,7 @@ class Dispatcher:
             value = self._value(assignment)
             return value[0], self._had[assignment.workload, machine.name], value
 
-        return min((one for one in found if one is not None), key=key, default=None)
+        return min((first for first in firsts if first is not None), key=key, default=None)
 
     def _first_of(
         self, group: Sequence[Assignment], machine: Candidate, others: Sequence[Candidate]
@@ -119,7 +119,7 @@ class Dispatcher:
             if not self.fits(assignment, machine):
                 continue
             here = self._had[assignment.workload, machine.name]
-            fewer = [one for one in others if self._had[assignment.workload, one.name] < here]
+            fewer = [other for other in others if self._had[assignment.workload, other.name] < here]
             if not any(self.fits(assignment, other) for other in fewer):
                 return assignment
         return None

@@ -104,8 +104,8 @@ def security_for(address: str) -> Security | None:
     engine's own configuration; None for other addresses. Raises UsageError."""
     if not address.startswith("tls://"):
         return None
-    if (made := putting_up.certificates_for(address)) is not None:
-        with dask.config.set(made.settings()):
+    if (certificates := putting_up.certificates_for(address)) is not None:
+        with dask.config.set(certificates.settings()):
             return Security()
     security = Security()
     if not has_certificates():
@@ -206,17 +206,17 @@ class SchedulerClient:
     async def _identity(self) -> dict[str, Any]:
         if self._client.scheduler is None:
             raise OSError("not connected")
-        found: dict[str, Any] = await self._client.scheduler.identity()
-        return found
+        identity: dict[str, Any] = await self._client.scheduler.identity()
+        return identity
 
     def doing(self) -> dict[str, list[str]]:
         """Returns, by address, the labels of the tasks that each machine does or has queued, of all clients.
         Raises SchedulerLostError."""
         try:
-            found = self._client.processing()
+            processing = self._client.processing()
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
-        return {str(address): [str(key) for key in keys] for address, keys in found.items()}
+        return {str(address): [str(key) for key in keys] for address, keys in processing.items()}
 
     def check(self) -> None:
         """Raises SchedulerLostError where the connection is gone."""
@@ -315,9 +315,9 @@ class SchedulerClient:
         begun = asyncio.run_coroutine_threadsafe(what, loop.asyncio_loop)
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def found(self) -> list[EarlierTask]:
+    def earlier_tasks(self) -> list[EarlierTask]:
         """Returns the tasks that earlier clients of this owner have asked for. Raises SchedulerLostError."""
-        found = []
+        tasks = []
         try:
             for name in self._client.list_datasets():
                 prefix, _, rest = str(name).partition(":")
@@ -326,16 +326,16 @@ class SchedulerClient:
                     continue
                 assignment, attempt, address = rest.split(":", 2)
                 call = Call(address, self._client.get_dataset(name), str(name))
-                found.append(EarlierTask(assignment, int(attempt), call))
+                tasks.append(EarlierTask(assignment, int(attempt), call))
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
         except KeyError:  # taken meanwhile
             pass
-        return found
+        return tasks
 
-    def watch(self, found: EarlierTask) -> None:
+    def watch(self, task: EarlierTask) -> None:
         """Waits for a call of an earlier client as for one's own."""
-        self._watch(found.call)
+        self._watch(task.call)
 
 
 __all__ = [

@@ -30,7 +30,7 @@ def forecast(assignments: Sequence[Assignment], machines: int, *, qualify_second
     """Returns the forecast for this number of machines if each can do everything. qualify_seconds: before
     their first assignment."""
     admission = 2 * qualify_seconds + ADMISSION_SECONDS if qualify_seconds else 0.0
-    anywhere = [Assignment(one.workload, one.repeat, one.seconds) for one in assignments]
+    anywhere = [Assignment(planned.workload, planned.repeat, planned.seconds) for planned in assignments]
     dispatcher = Dispatcher(anywhere, 1)
     free = [(admission, f"{number:05d}") for number in range(machines)]
     heapq.heapify(free)
@@ -44,7 +44,7 @@ def forecast(assignments: Sequence[Assignment], machines: int, *, qualify_second
         dispatcher.done(assignment)
         end = max(end, at + assignment.seconds)
         heapq.heappush(free, (at + assignment.seconds, name))
-    work = sum(one.seconds for one in assignments)
+    work = sum(planned.seconds for planned in assignments)
     return Forecast(machines, end, work / (machines * end) if end else 0.0)
 
 

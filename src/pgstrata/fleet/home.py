@@ -35,31 +35,31 @@ def bring_home(results: Results, assignment: Assignment, sent: Parcel) -> list[R
             parcel.unpack(sent, place, private=True)
             runs = _checked(place, assignment)
             sync_tree(place)
-            made = [_into_place(run, results.root) for run in runs]
-            _replace_older(results, runs, made)
+            folders = [_into_place(run, results.root) for run in runs]
+            _replace_older(results, runs, folders)
         finally:
             shutil.rmtree(place, ignore_errors=True)
         if sent.shared:
             with contextlib.suppress(OSError):
                 Path(sent.shared).unlink()
-    return [run for folder in made if isinstance(run := read_run(folder), Run)]
+    return [run for folder in folders if isinstance(run := read_run(folder), Run)]
 
 
 def _checked(place: Path, assignment: Assignment) -> list[Run]:
     """Returns every run that came home. Raises ServerError unless each is whole, sound and asked for."""
     wanted = {run.key for run in assignment.runs}
-    found = []
+    runs = []
     for path in sorted(place.glob("*/*/*/*")):
         run = read_run(path) if RUN_FOLDER.fullmatch(path.name) else BrokenRun(path, "it is no run")
         if isinstance(run, BrokenRun):
             raise ServerError(f"a run came home damaged: {run.reason}")
         if run.key not in wanted or path.parent != run.key.folder(place):
             raise ServerError(f"{run.key.variant}, {run.key.workload}: nobody has asked for this run")
-        found.append(run)
-    if missing := wanted - {run.key for run in found}:
+        runs.append(run)
+    if missing := wanted - {run.key for run in runs}:
         names = ", ".join(sorted(key.variant for key in missing))
         raise ServerError(f"{assignment} came home without {names}")
-    return found
+    return runs
 
 
 def _into_place(run: Run, root: Path) -> Path:
@@ -72,13 +72,13 @@ def _into_place(run: Run, root: Path) -> Path:
     return final
 
 
-def _replace_older(results: Results, runs: Sequence[Run], made: Sequence[Path]) -> None:
+def _replace_older(results: Results, runs: Sequence[Run], folders: Sequence[Path]) -> None:
     """Replaces older runs by those measured anew, as a local campaign does."""
     if runs[0].record.comparison is not None:
-        able = [(run, folder) for run, folder in zip(runs, made, strict=True) if run.comparison]
+        able = [(run, folder) for run, folder in zip(runs, folders, strict=True) if run.comparison]
         failed = [run.key for run, _ in able if not run.done]
         comparisons.replace_older(results, {run.key: folder for run, folder in able}, failed)
-    for run, folder in zip(runs, made, strict=True):
+    for run, folder in zip(runs, folders, strict=True):
         if run.record.comparison is None:
             for other in folder.parent.glob(f"{run.repeat}-*"):
                 if other != folder and other.is_dir():

@@ -89,7 +89,7 @@ class CampaignJob:
 
     def __init__(self, plan: Plan, results: Results, assignments: Sequence[Assignment], topic: str) -> None:
         self.plan, self._results, self._topic = plan, results, topic
-        self.left = {one.id: one for one in assignments}
+        self.left = {assignment.id: assignment for assignment in assignments}
         """Those that are neither home nor failed."""
         self._spec = plan.campaign.spec.fleet
         self._check()
@@ -107,7 +107,7 @@ class CampaignJob:
             self._place.mkdir(parents=True, exist_ok=True)
             self._mark.touch()
         self._known = self._read_known()
-        self.made: list[Path] = []
+        self.folders: list[Path] = []
         self.failures: list[tuple[PlannedRun, str]] = []
         self._runs: dict[str, list[Run]] = {}
         for planned in plan.runs:
@@ -266,11 +266,11 @@ class CampaignJob:
         known = self._known.get(seen.host)
         if known is None or (known.fingerprint, known.release) != (seen.fingerprint, pgstrata.__version__):
             return None
-        found = known.qualification
+        qualification = known.qualification
         asked = (self.plan.campaign.spec.margin, step_minutes(self.plan))
-        if (found.margin, found.minutes) != asked or self._is_over(found):
+        if (qualification.margin, qualification.minutes) != asked or self._is_over(qualification):
             return None
-        return found
+        return qualification
 
     def _is_over(self, qualification: Qualification) -> bool:
         age = datetime.now(UTC) - datetime.fromisoformat(qualification.at)
@@ -311,13 +311,13 @@ class CampaignJob:
 
     def arrived(self, assignment: Assignment, machine: str, answer: bytes) -> None:
         """Raises RetryError, ServerError for what cannot be used, StoreError."""
-        found = decode_answer(answer)
-        if isinstance(found, Unable):
-            raise RetryError(_said(found), fault=found.machine and not found.ended)
-        if not isinstance(found, MeasuredRuns):
-            raise RetryError(f"it answered with {type(found).__name__}")
+        reply = decode_answer(answer)
+        if isinstance(reply, Unable):
+            raise RetryError(_said(reply), fault=reply.machine and not reply.ended)
+        if not isinstance(reply, MeasuredRuns):
+            raise RetryError(f"it answered with {type(reply).__name__}")
         try:
-            runs = bring_home(self._results, assignment, found.runs)
+            runs = bring_home(self._results, assignment, reply.runs)
         except OSError as error:
             raise StoreError(f"{error.filename}: {error.strerror}") from error
         del self.left[assignment.id]
@@ -326,7 +326,7 @@ class CampaignJob:
     def _came(self, assignment: Assignment, runs: Sequence[Run]) -> None:
         planned = {run.key: run for run in assignment.runs}
         for run in runs:
-            self.made.append(run.folder)
+            self.folders.append(run.folder)
             if run.record.status == "failed" and run.record.error is not None:
                 error = run.record.error
                 self.failures.append((planned[run.key], "; ".join(filter(None, (error.message, error.hint)))))
@@ -343,10 +343,10 @@ class CampaignJob:
                 continue
             builder = self._results.begin(planned.key)
             failure = RunFailure(message=message, hint="the same command tries again", log_tail="")
-            made = structs.replace(
+            record = structs.replace(
                 as_planned(self.plan.campaign, planned.variant, planned.workload), error=failure
             )
-            self.made.append(builder.finish(made))
+            self.folders.append(builder.finish(record))
             self.failures.append((planned, message))
         del self.left[assignment.id]
 
@@ -369,8 +369,8 @@ class CampaignJob:
             return
         others = [Side(label, tuple(runs)) for label, runs in sides.items()]
         criterion = Criterion(self.plan.campaign.spec.margin)
-        found = compare_all(Side(self.plan.base, tuple(base)), others, criterion=criterion)
-        self.words[workload] = [step.verdict.word for one in found for step in one.judged]
+        comparisons = compare_all(Side(self.plan.base, tuple(base)), others, criterion=criterion)
+        self.words[workload] = [step.verdict.word for comparison in comparisons for step in comparison.judged]
 
 
 def _asked(task: Task) -> Admission:

@@ -85,19 +85,21 @@ def _ssh(wish: Wish, fleet: Fleet) -> Iterator[Any]:
     answers = asyncio.run(_ask_all(wish.hosts))
     usable = []
     for host, problem in zip(wish.hosts, answers, strict=True):
-        fleet.said.append(f"{host.host}: {problem or 'answers'}")
+        fleet.messages.append(f"{host.host}: {problem or 'answers'}")
         usable += [] if problem else [host]
     if not usable:
-        raise ServerError(f"no host can be used: {'; '.join(fleet.said)}", "ssh to one of them shows why")
+        raise ServerError(f"no host can be used: {'; '.join(fleet.messages)}", "ssh to one of them shows why")
     # No name that another user could have foreseen; the same on all hosts, as the configuration is.
     folder = f"/tmp/pgstrata-fleet-{secrets.token_hex(16)}"
     settings: dict[str, Any] = {"temporary-directory": folder}
     files: dict[str, bytes] = {}
     security = None
     if wish.tls:
-        made = certificates_in(tls_folder(wish.name))
-        files = {Path(path).name: Path(path).read_bytes() for path in (made.certificate, made.key)}
-        with dask.config.set(made.settings()):
+        certificates = certificates_in(tls_folder(wish.name))
+        files = {
+            Path(path).name: Path(path).read_bytes() for path in (certificates.certificate, certificates.key)
+        }
+        with dask.config.set(certificates.settings()):
             security = Security()
         settings |= certificates_in(folder).settings()
     try:
@@ -183,12 +185,12 @@ async def _ask(host: HostLine) -> str:
         return f"it does not answer within {SSH_SECONDS:.0f} s"
     except (OSError, asyncssh.Error) as error:
         return f"it cannot be reached by ssh: {server_said(error, 200)}"
-    said = str(done.stdout or "").strip()
+    printed = str(done.stdout or "").strip()
     if done.exit_status != 0:
         last = str(done.stderr or "").strip().splitlines()
         return f"{python} has no pgstrata[fleet] there: {server_said(last[-1] if last else '', 200)}"
-    if said != pgstrata.__version__:
-        return f"it has pgstrata {said}, and here is {pgstrata.__version__}: install the same release"
+    if printed != pgstrata.__version__:
+        return f"it has pgstrata {printed}, and here is {pgstrata.__version__}: install the same release"
     return ""
 
 
@@ -220,7 +222,7 @@ def _slurm(wish: Wish, fleet: Fleet) -> Any:
     )
     cluster.scale(jobs=wish.machines)
     jobs = numbers.counted(wish.machines, "job") + (", each" if wish.machines > 1 else "")
-    fleet.said.append(f"asked Slurm for {jobs} with a node of its own")
+    fleet.messages.append(f"asked Slurm for {jobs} with a node of its own")
     return cluster
 
 

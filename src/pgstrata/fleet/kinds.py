@@ -52,9 +52,11 @@ def kind_of(campaign: Campaign, label: str) -> str:
 
 def parts(divided: Campaign, whole: Campaign) -> dict[str, list[str]]:
     """Returns, by label, the steps of those workloads of a divided campaign that are parts."""
-    options = {one.label: one.all_options for one in whole.workloads}
+    options = {workload.label: workload.all_options for workload in whole.workloads}
     return {
-        one.label: steps_of(one) for one in divided.workloads if one.all_options != options.get(one.label)
+        workload.label: steps_of(workload)
+        for workload in divided.workloads
+        if workload.all_options != options.get(workload.label)
     }
 
 

@@ -99,8 +99,8 @@ def _kill_workers() -> None:
     """Kills the workers and what they have started; servers among it end with their parent, too."""
     for worker in multiprocessing.active_children():
         with contextlib.suppress(psutil.Error):
-            found = psutil.Process(worker.pid)
-            for process in [found, *found.children(recursive=True)]:
+            process_of_worker = psutil.Process(worker.pid)
+            for process in [process_of_worker, *process_of_worker.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
 

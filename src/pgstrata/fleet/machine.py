@@ -68,11 +68,11 @@ def driver_build() -> str:
     sources or compilers. Raises PgstrataError if there is none, or it does not run."""
     driver = find_driver()
     try:
-        said = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
         digest = digests.of_file(driver)
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"{driver} does not run: {error}") from error
-    return f"{said.stdout.strip()} (build {digest[:8]})"
+    return f"{done.stdout.strip()} (build {digest[:8]})"
 
 
 def _have(specs: list[str]) -> tuple[str, ...]:

@@ -121,13 +121,13 @@ def _in_process(text: bytes, topic: str, limit: float) -> Answer:
 
     with building(cache_folder("fleet", make=True) / "task") as folder:
         (folder / TASK).write_bytes(text)
-        said, ended = _supervised(folder, wanted, tell, limit)
+        stderr, ended = _supervised(folder, wanted, tell, limit)
         tell({"ended": True})
         if (folder / ANSWER).exists():
             return decode_answer((folder / ANSWER).read_bytes())
     if ended:
         return Unable(message=ended, ended=ended == CALLED_OFF)
-    return Unable(message=f"the measuring process ended without an answer: {server_said(said, 400)}")
+    return Unable(message=f"the measuring process ended without an answer: {server_said(stderr, 400)}")
 
 
 CALLED_OFF = "it was called off"
@@ -170,8 +170,8 @@ def _supervised(
         finally:
             _end(process)
         errors.seek(0)
-        said = errors.read(1 << 16).decode(errors="replace").strip()
-    lines = said.splitlines()
+        stderr = errors.read(1 << 16).decode(errors="replace").strip()
+    lines = stderr.splitlines()
     return (lines[-1] if lines else f"code {process.returncode}"), ended
 
 
@@ -194,12 +194,12 @@ class _Lines:
         data = os.read(self._file.fileno(), 1 << 16)
         self._open = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = []
+        messages = []
         for line in lines:
             with contextlib.suppress(ValueError):
                 value = json_any(line)
-                found += [value] if isinstance(value, dict) else []
-        return found
+                messages += [value] if isinstance(value, dict) else []
+        return messages
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -169,7 +169,7 @@ def opened(travelled: Portable, results: Path) -> Campaign:
     document |= {"workloads": [{**workload, "options": options}], "results": str(results)}
     study = Study.model_validate(document)
     campaign = check_study(study, file=folder / "campaign.toml")
-    recorded = [one.model_copy(update={"recorded": travelled.options}) for one in campaign.workloads]
+    recorded = [chosen.model_copy(update={"recorded": travelled.options}) for chosen in campaign.workloads]
     return campaign.model_copy(update={"workloads": recorded, "file": folder / "campaign.toml"})
 
 

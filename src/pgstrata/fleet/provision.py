@@ -97,18 +97,21 @@ def finder(campaign: Campaign, provided: Sequence[Provided]) -> Callable[[str, B
     """Gives the servers of a campaign on this machine: those that were built come from the cache, whatever
     tree they were built from; all else is fetched or found as ever."""
     built: dict[tuple[str, Build | None], Server] = {}
-    for one in provided:
-        record = one.server
+    for provided_server in provided:
+        record = provided_server.server
         if not is_source(record.spec):
             continue
-        key = (campaign.variants[one.variant].server, campaign.build_of(campaign.variants[one.variant]))
+        key = (
+            campaign.variants[provided_server.variant].server,
+            campaign.build_of(campaign.variants[provided_server.variant]),
+        )
         built[key] = Server(
             record.spec,
             record.label,
             record.version,
             record.version_num,
             record.build,
-            _folder(one) / "bin",
+            _folder(provided_server) / "bin",
             built=record.built,
         )
 

@@ -71,7 +71,7 @@ class Fleet(Struct, kw_only=True):
     pid: int
     address: str = ""
     dashboard: str = ""
-    said: list[str] = []
+    messages: list[str] = []
     problem: str = ""
 
 
@@ -79,7 +79,7 @@ def read_hosts(file: Path) -> tuple[HostLine, ...]:
     """Parses a list of hosts: `[USER@]HOST[:PORT] [PYTHON]`, a single host in each line; `#` begins a
     comment. Raises UsageError."""
     text = read_text(user_path(file), "list of hosts", missing="one host in each line")
-    found = []
+    hosts = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -90,7 +90,7 @@ def read_hosts(file: Path) -> tuple[HostLine, ...]:
                 f"{file}, line {number}: {line.strip()!r} is no host", "write [USER@]HOST[:PORT] [PYTHON]"
             )
         python = words[1] if len(words) > 1 else ""
-        found.append(
+        hosts.append(
             HostLine(
                 host=match["host"].strip("[]"),
                 user=match["user"] or "",
@@ -98,9 +98,9 @@ def read_hosts(file: Path) -> tuple[HostLine, ...]:
                 python=python,
             )
         )
-    if not found:
+    if not hosts:
         raise UsageError(f"{file} names no host", "one host in each line: [USER@]HOST[:PORT] [PYTHON]")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def check_name(name: str) -> None:

@@ -58,32 +58,32 @@ def qualify(task: Qualify, campaign: Campaign, results: Path, conditions: Condit
         )
         return Qualified(qualification=unknown)
     for _ in range(TRIES):
-        found = _seen(task, campaign, results, conditions, doubts)
-        if found.seen is not None and found.seen <= found.margin:
-            return Qualified(qualification=found)
-    return Qualified(qualification=found, problem=_problem(found))
+        qualification = _seen(task, campaign, results, conditions, doubts)
+        if qualification.seen is not None and qualification.seen <= qualification.margin:
+            return Qualified(qualification=qualification)
+    return Qualified(qualification=qualification, problem=_problem(qualification))
 
 
-def _problem(found: Qualification) -> str:
-    seen = "nothing" if found.seen is None else f"no slowdown below {found.seen:.1%}"
-    doubts = f"; {'; '.join(found.doubts)}" if found.doubts else ""
+def _problem(qualification: Qualification) -> str:
+    seen = "nothing" if qualification.seen is None else f"no slowdown below {qualification.seen:.1%}"
+    doubts = f"; {'; '.join(qualification.doubts)}" if qualification.doubts else ""
     return (
-        f"it sees {seen} in {found.minutes:.3g} minutes of a step, and the campaign's margin is "
-        f"{found.margin:.2%}{doubts}"
+        f"it sees {seen} in {qualification.minutes:.3g} minutes of a step, and the campaign's margin is "
+        f"{qualification.margin:.2%}{doubts}"
     )
 
 
 def _seen(
     task: Qualify, campaign: Campaign, results: Path, conditions: Conditions, doubts: tuple[str, ...]
 ) -> Qualification:
-    own = Results(results)
+    trial_results = Results(results)
     outcome = execute(
-        _trial(task, campaign, results), own, Console(quiet=True), fresh=True, conditions=conditions
+        _trial(task, campaign, results), trial_results, Console(quiet=True), fresh=True, conditions=conditions
     )
     for _, error in outcome.failed:
         raise ServerError(f"the base could not be measured here: {error}")
-    made = set(outcome.made)
-    pairs = rates_in_pairs([run for run in own.runs() if run.folder in made])
+    folders = set(outcome.folders)
+    pairs = rates_in_pairs([run for run in trial_results.runs() if run.folder in folders])
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
     if len(pairs.base) < FEW:

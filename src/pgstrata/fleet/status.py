@@ -36,26 +36,26 @@ def status(address: str) -> tuple[list[MachineStatus], str]:
         workers, doing = engine.workers(), engine.doing()
         idle = [a for a, worker in workers.items() if not worker.problem and not doing.get(a)]
         seen = _ask(engine, idle)
-        found = []
-        for one, worker in workers.items():
-            said = seen.get(one)
+        machines = []
+        for worker_address, worker in workers.items():
+            reply = seen.get(worker_address)
             problem = worker.problem
-            if isinstance(said, str):
-                problem = said
-            elif said is None and one in idle:
+            if isinstance(reply, str):
+                problem = reply
+            elif reply is None and worker_address in idle:
                 problem = "it does not say what it is"
-            known = said if isinstance(said, SeenMachine) else None
-            what = ", ".join(label.rpartition("-")[0] for label in doing.get(one, []))
-            found.append(
+            known = reply if isinstance(reply, SeenMachine) else None
+            what = ", ".join(label.rpartition("-")[0] for label in doing.get(worker_address, []))
+            machines.append(
                 MachineStatus(
-                    one,
+                    worker_address,
                     known.name if known else worker.name,
                     known.kind if known else "",
                     what or ("" if problem else "free"),
                     problem,
                 )
             )
-        return found, engine.dashboard
+        return machines, engine.dashboard
     finally:
         engine.close()
 
@@ -64,26 +64,26 @@ def _ask(engine: SchedulerClient, addresses: list[str]) -> dict[str, SeenMachine
     """Returns, by address, the machine's facts or its error."""
     text = encode(Look(data_dir=None, servers=()))
     calls = [engine.ask(address, "status", text) for address in addresses]
-    found: dict[str, SeenMachine | str] = {}
+    replies: dict[str, SeenMachine | str] = {}
     until = time.monotonic() + ANSWER_SECONDS
-    while len(found) < len(calls) and (left := until - time.monotonic()) > 0:
+    while len(replies) < len(calls) and (left := until - time.monotonic()) > 0:
         try:
             call = engine.answers.get(timeout=left)
         except queue.Empty:
             break
         try:
             answer = engine.answer(call)
-            said = decode_answer(answer) if answer is not None else None
+            reply = decode_answer(answer) if answer is not None else None
         except PgstrataError as error:
-            found[call.address] = error.message
+            replies[call.address] = error.message
             continue
-        if isinstance(said, SeenMachine):
-            found[call.address] = said
+        if isinstance(reply, SeenMachine):
+            replies[call.address] = reply
         else:
-            found[call.address] = said.message if isinstance(said, Unable) else "it was lost"
+            replies[call.address] = reply.message if isinstance(reply, Unable) else "it was lost"
     for call in calls:
         engine.drop(call)
-    return found
+    return replies
 
 
 __all__ = ["MachineStatus", "status"]

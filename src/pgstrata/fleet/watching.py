@@ -45,8 +45,12 @@ class Lines:
     def machine(self, machine: Machine, event: str) -> None:
         match event:
             case "ready":
-                found = getattr(machine.record, "qualification", None)
-                sees = f", sees {found.seen:.1%}" if found is not None and found.seen is not None else ""
+                qualification = getattr(machine.record, "qualification", None)
+                sees = (
+                    f", sees {qualification.seen:.1%}"
+                    if qualification is not None and qualification.seen is not None
+                    else ""
+                )
                 self.say(f"{machine.name}: ready{sees} ({machine.kind})")
             case "out":
                 self.say(f"{machine.name}: takes no part: {machine.why}")
@@ -62,8 +66,8 @@ class Lines:
             case "found":
                 self.say(f"{assignment}: goes on since an earlier start")
             case "home":
-                said = said_of(self._words().get(assignment.workload, ()))
-                self.say(f"{machine}: {assignment} is home{f'; so far {said}' if said else ''}")
+                words = said_of(self._words().get(assignment.workload, ()))
+                self.say(f"{machine}: {assignment} is home{f'; so far {words}' if words else ''}")
             case "again":
                 self.say(f"{assignment} begins again elsewhere: {machine}: {reason}")
             case "failed":
@@ -137,13 +141,13 @@ class JsonLines:
             seconds_left=round(campaign_seconds_left(self.dispatcher, machines)),
             machines=[
                 {
-                    "machine": one.name,
-                    "state": one.state,
-                    "workload": one.assignment.workload if one.assignment else None,
-                    "repeat": one.assignment.repeat if one.assignment else None,
-                    "doing": one.doing,
+                    "machine": machine.name,
+                    "state": machine.state,
+                    "workload": machine.assignment.workload if machine.assignment else None,
+                    "repeat": machine.assignment.repeat if machine.assignment else None,
+                    "doing": machine.doing,
                 }
-                for one in machines
+                for machine in machines
             ],
         )
 
@@ -171,13 +175,17 @@ class LiveLines(Lines):
 
     def _render(self) -> Group:
         grid = Table.grid(padding=(0, 2))
-        for one in sorted(self._machines, key=lambda machine: machine.name):
-            words = said_of(self._words().get(one.assignment.workload, ())) if one.assignment else ""
-            what = str(one.assignment) if one.assignment else one.state
+        for machine in sorted(self._machines, key=lambda machine: machine.name):
+            words = said_of(self._words().get(machine.assignment.workload, ())) if machine.assignment else ""
+            what = str(machine.assignment) if machine.assignment else machine.state
             grid.add_row(
-                Text(one.name, style="bold"),
+                Text(machine.name, style="bold"),
                 Text(what),
-                Text(one.doing if one.state != "out" else one.why, overflow="ellipsis", no_wrap=True),
+                Text(
+                    machine.doing if machine.state != "out" else machine.why,
+                    overflow="ellipsis",
+                    no_wrap=True,
+                ),
                 Text(words, style="dim"),
             )
         left = "waiting for machines"

@@ -38,10 +38,10 @@ def from_file(path: Path, most: int) -> list[str]:
     Whether a line is a tsquery is for the server to say: one that is not is recorded and the rest goes on.
     """
     text = read_bytes(path, "query file", most=MOST_FILE_BYTES).decode("utf-8", "replace").replace("\0", "")
-    found = [line for line in map(str.strip, text.split("\n")) if line][:most]
-    if not found:
+    lines = [line for line in map(str.strip, text.split("\n")) if line][:most]
+    if not lines:
         raise UsageError(f"the query file {path} has no queries", "write one tsquery a line: backup & !dump")
-    return found
+    return lines
 
 
 def made_up(words: Sequence[str], count: int, seed: int) -> list[str]:
@@ -49,12 +49,12 @@ def made_up(words: Sequence[str], count: int, seed: int) -> list[str]:
     dice = random.Random(f"fulltext/{seed}")
     cut = min(FREQUENT, max(1, len(words) // 10))
     frequent, rare = words[:cut], words[cut:] or words
-    made = []
+    queries = []
     for number in range(count):
         terms = _terms(dice, number % 3, frequent, rare)
         joined = " | " if dice.random() < 0.2 else " & "
-        made.append(joined.join(terms))
-    return made
+        queries.append(joined.join(terms))
+    return queries
 
 
 def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequence[str]) -> list[str]:

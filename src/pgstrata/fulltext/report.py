@@ -26,20 +26,20 @@ def fulltext(results: RunSet, workload: WorkloadResults) -> Section | None:
     if not has(workload, "fulltext"):
         return None
     blocks: list[Block] = [*_loads(results, workload), _indexes(results, workload)]
-    found = read(results, workload).by_step
-    kinds = [kind for kind in KINDS if f"query.{kind}" in found]
+    by_step = read(results, workload).by_step
+    kinds = [kind for kind in KINDS if f"query.{kind}" in by_step]
     if kinds:
         blocks += [
-            _totals_chart(results, workload, {k: found[f"query.{k}"] for k in kinds}),
-            _totals(results, workload, {k: found[f"query.{k}"] for k in kinds}),
+            _totals_chart(results, workload, {k: by_step[f"query.{k}"] for k in kinds}),
+            _totals(results, workload, {k: by_step[f"query.{k}"] for k in kinds}),
         ]
     if results.others:
         for kind in kinds:
-            by_variant = found[f"query.{kind}"]
+            by_variant = by_step[f"query.{kind}"]
             if results.base in by_variant:
                 blocks.append(_scatter(results, workload, kind, by_variant))
-        if any(results.base in found[f"query.{kind}"] for kind in kinds):
-            blocks.append(_shifts(results, workload, {k: found[f"query.{k}"] for k in kinds}))
+        if any(results.base in by_step[f"query.{kind}"] for kind in kinds):
+            blocks.append(_shifts(results, workload, {k: by_step[f"query.{k}"] for k in kinds}))
     return Section(anchor("fulltext", workload.name), f"Full text search ({workload.name})", blocks)
 
 
@@ -128,8 +128,10 @@ def _indexes(results: RunSet, workload: WorkloadResults) -> Table:
     for variant in results.variants:
         cells = [words(variant)]
         for step in ("load.gin", "load.gist", "index.gin", "index.gist"):
-            found = sizes(step_named(workload, step), variant)
-            cells.append(missing() if found is None else Cell(found[1], numbers.size(found[1])))
+            byte_counts = sizes(step_named(workload, step), variant)
+            cells.append(
+                missing() if byte_counts is None else Cell(byte_counts[1], numbers.size(byte_counts[1]))
+            )
         pending = facts(workload, variant, "fulltext_pending", "bytes")
         cells.append(missing() if pending is None else Cell(pending, numbers.size(pending)))
         rows.append(Row(cells, "base" if variant == results.base else "", variant))
@@ -187,13 +189,13 @@ def _totals(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, By
         base = by_variant.get(results.base)
         first = True
         for variant in results.variants:
-            own = by_variant.get(variant)
-            if own is None:
+            timings = by_variant.get(variant)
+            if timings is None:
                 continue
-            took = total(own, same)
+            took = total(timings, same)
             ratio = total(base, same) / took if base and took and variant != results.base else None
-            rejected = sum(t.seconds is None for t in own.values())
-            cut = sum(t.timed_out for t in own.values())
+            rejected = sum(t.seconds is None for t in timings.values())
+            cut = sum(t.timed_out for t in timings.values())
             mean = took / len(same) if same else None
             rows.append(
                 Row(
@@ -238,10 +240,10 @@ def _scatter(results: RunSet, workload: WorkloadResults, kind: str, by_variant: 
     data: list[dict[str, Any]] = []
     longest = SUB_MILLISECOND
     for variant in results.others:
-        own = by_variant.get(variant)
-        if own is None:
+        timings = by_variant.get(variant)
+        if timings is None:
             continue
-        points = _points(base, own)
+        points = _points(base, timings)
         index = results.color(variant)
         longest = max([longest, *(x for _, x, _ in points)])
         data.append(
@@ -303,17 +305,17 @@ def _log10(value: float) -> float:
     return math.log10(max(value, 1e-6))
 
 
-def _points(base: Mapping[str, Timing], own: Mapping[str, Timing]) -> list[tuple[str, float, float]]:
+def _points(base: Mapping[str, Timing], timings: Mapping[str, Timing]) -> list[tuple[str, float, float]]:
     """Returns query, seconds of the base and ratio of each query that both have, thinned evenly by
     duration."""
-    found = [
+    points = [
         (query, before, after / before)
-        for query in common({"base": base, "own": own})
-        if (before := base[query].seconds) and (after := own[query].seconds)
+        for query in common({"base": base, "own": timings})
+        if (before := base[query].seconds) and (after := timings[query].seconds)
     ]
-    found.sort(key=lambda p: p[1])
-    stride = -(-len(found) // MOST_POINTS)
-    return found[:: max(1, stride)]
+    points.sort(key=lambda p: p[1])
+    stride = -(-len(points) // MOST_POINTS)
+    return points[:: max(1, stride)]
 
 
 def _shifts(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, ByVariant]) -> Table:
@@ -321,17 +323,17 @@ def _shifts(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, By
     for kind, by_variant in by_kind.items():
         base = by_variant.get(results.base)
         for index, variant in enumerate(results.others):
-            own = by_variant.get(variant)
-            found = shift(base, own, results.thresholds) if base and own else None
-            if found is None:
+            timings = by_variant.get(variant)
+            change = shift(base, timings, results.thresholds) if base and timings else None
+            if change is None:
                 continue
-            shares: Sequence[float] = (found.slower, found.faster, found.even, found.unsure)
+            shares: Sequence[float] = (change.slower, change.faster, change.even, change.unsure)
             rows.append(
                 Row(
                     [
                         words(KINDS[kind]),
                         words(variant),
-                        Cell(found.queries, numbers.count(found.queries)),
+                        Cell(change.queries, numbers.count(change.queries)),
                         *(Cell(share, numbers.significant(share * 100)) for share in shares),
                     ],
                     "next" if index else "",

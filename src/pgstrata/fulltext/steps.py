@@ -237,10 +237,10 @@ def query(text: str) -> str:
 
 
 def _search(o: FulltextOptions, texts: Sequence[str], kind: str) -> list[Phase]:
-    made: list[Phase] = []
+    phases: list[Phase] = []
     if o.warmup:
-        made.append(_pass(o, texts, kind, f"warm-up.{kind}", o.warmup, None))
-    return [*made, _pass(o, texts, kind, f"query.{kind}", o.passes, _digest(o))]
+        phases.append(_pass(o, texts, kind, f"warm-up.{kind}", o.warmup, None))
+    return [*phases, _pass(o, texts, kind, f"query.{kind}", o.passes, _digest(o))]
 
 
 def _pass(

@@ -30,7 +30,7 @@ def read(file: Lines) -> list[Found]:
     """Returns a step for each result, or for each kind of transaction of a timing. Raises FormatError."""
     if file.lines[0].lstrip().startswith("{"):
         return _timing(file)
-    found, users = [], None
+    entries, users = [], None
     for at, line in enumerate(file.lines, 1):
         if _FAILED.search(line):
             raise FormatError("a virtual user of HammerDB failed, so its rate is of the others only", at)
@@ -42,10 +42,10 @@ def read(file: Lines) -> list[Found]:
                 raise FormatError(f"a result of {database}, not of PostgreSQL", at)
             nopm = whole(match["nopm"] or match["old_nopm"], "NOPM", at)
             step = ImportedStep(name="new-order", unit="NOPM", rate=float(nopm), clients=users)
-            found.append(Found(step, "tproc-c", "HammerDB"))
-    if not found:
+            entries.append(Found(step, "tproc-c", "HammerDB"))
+    if not entries:
         raise FormatError("HammerDB's line TEST RESULT is missing: the run did not end, or was TPROC-H")
-    return found
+    return entries
 
 
 def _timing(file: Lines) -> list[Found]:
@@ -73,7 +73,7 @@ def _transaction(name: str, timing: Any) -> ImportedStep:
         rate=calls / seconds,
         seconds=seconds,
         operations=calls,
-        latency={said: values[key] / 1e3 for said, key in _TEXTS.items()},
+        latency={text: values[key] / 1e3 for text, key in _TEXTS.items()},
     )
 
 

@@ -37,13 +37,13 @@ def read(file: Lines) -> list[Found]:
     begins = [i for i, line in enumerate(file.lines) if _TYPE.match(line)]
     if not begins:
         raise FormatError("pgbench's report is missing: the file ends while pgbench runs")
-    found, variant, last = [], "", 0
+    entries, variant, last = [], "", 0
     for number_, begin in enumerate(begins):
         end = begins[number_ + 1] if number_ + 1 < len(begins) else len(file.lines)
         variant = _variant(file.lines[last:begin]) or variant
         step, last = _report(file.lines, begin, end, last)
-        found.append(Found(step, "pgbench", "pgbench", variant))
-    return found
+        entries.append(Found(step, "pgbench", "pgbench", variant))
+    return entries
 
 
 def _variant(lines: Iterable[str]) -> str:
@@ -83,7 +83,7 @@ def _report(lines: Sequence[str], begin: int, end: int, last: int) -> tuple[Impo
             operations=whole(*_named(values, "done")),
             errors=whole(*_named(values, "failed")) if "failed" in values else None,
             latency={
-                name: number(*_named(values, said)) / 1e3 for name, said in latency.items() if said in values
+                name: number(*_named(values, text)) / 1e3 for name, text in latency.items() if text in values
             },
             intervals=_intervals(lines, last, len(lines) if alone else after),
         ),
@@ -103,7 +103,7 @@ def _name(kind: str) -> str:
 
 def _intervals(lines: Sequence[str], begin: int, end: int) -> tuple[ImportedInterval, ...]:
     """Raises FormatError where time does not go on from line to line."""
-    made: list[ImportedInterval] = []
+    intervals: list[ImportedInterval] = []
     first = before = 0.0
     for at in range(begin, end):
         match = _PROGRESS.search(lines[at])
@@ -115,7 +115,7 @@ def _intervals(lines: Sequence[str], begin: int, end: int) -> tuple[ImportedInte
             continue
         if now <= before:
             raise FormatError("progress at a time before that of the line above it", at + 1)
-        made.append(
+        intervals.append(
             ImportedInterval(
                 second=before - first,
                 seconds=now - before,
@@ -126,9 +126,9 @@ def _intervals(lines: Sequence[str], begin: int, end: int) -> tuple[ImportedInte
             )
         )
         before = now
-        if len(made) > MOST_INTERVALS:
+        if len(intervals) > MOST_INTERVALS:
             raise FormatError(f"more than {MOST_INTERVALS:,} lines of progress", at + 1)
-    return tuple(made)
+    return tuple(intervals)
 
 
 __all__ = ["fits", "read"]

@@ -46,7 +46,7 @@ class Imported:
 
     files: tuple[ImportedFile, ...]
     format: str
-    found: tuple[Found, ...]
+    entries: tuple[Found, ...]
 
 
 def read_files(paths: Sequence[Path]) -> list[Imported]:
@@ -65,8 +65,8 @@ def read_files(paths: Sequence[Path]) -> list[Imported]:
         file = lines_of(path.name, data)
         at = ImportedFile(name=path.name, sha256=digests.of(data), bytes=len(data))
         read.append((file, _format(file), at))
-    logs = [one for one in read if one[1] is LOG]
-    made = [
+    logs = [pair for pair in read if pair[1] is LOG]
+    imported = [
         Imported((at,), kind.name, _read(file.name, kind, [file]))
         for file, kind, at in read
         if kind is not LOG
@@ -77,14 +77,14 @@ def read_files(paths: Sequence[Path]) -> list[Imported]:
         raise UsageError(error.at(logs[0][0].name), "name the logs of all threads") from None
     for places in runs.values():
         files = [logs[place][0] for place in places]
-        made.append(
+        imported.append(
             Imported(tuple(logs[place][2] for place in places), LOG.name, _read(files[0].name, LOG, files))
         )
-    if sum(len(one.found) for one in made) > MOST_STEPS:
+    if sum(len(entry.entries) for entry in imported) > MOST_STEPS:
         raise UsageError(
             f"these files have more than {MOST_STEPS:,} figures", "import some of them at a time"
         )
-    return made
+    return imported
 
 
 def lines_of(name: str, data: bytes) -> Lines:
@@ -104,16 +104,16 @@ def lines_of(name: str, data: bytes) -> Lines:
 
 
 def _format(file: Lines) -> Format:
-    for one in FORMATS:
-        if one.fits(file):
-            return one
+    for file_format in FORMATS:
+        if file_format.fits(file):
+            return file_format
     if "," in file.lines[0] and file.name.startswith("qps."):
         raise UsageError(f"{shown(file.name)} names no variants", "import the .tsv beside it, which does")
     raise UsageError(f"{shown(file.name)} has none of the formats that are known", _known())
 
 
 def _known() -> str:
-    return f"known are: {', '.join(one.name for one in FORMATS)}"
+    return f"known are: {', '.join(file_format.name for file_format in FORMATS)}"
 
 
 def _read(name: str, kind: Format, files: Sequence[Lines]) -> tuple[Found, ...]:
@@ -126,35 +126,37 @@ def _read(name: str, kind: Format, files: Sequence[Lines]) -> tuple[Found, ...]:
 def named(imported: Sequence[Imported], variant: str, step: str, workload: str) -> list[Imported]:
     """Returns the figures under the names that a user gives. Raises UsageError where a file names no variant
     and the user none either, and where one name would stand for several."""
-    made = []
-    for one in imported:
-        variants = {found.variant for found in one.found}
-        name = one.files[0].name
+    renamed = []
+    for source in imported:
+        variants = {entry.variant for entry in source.entries}
+        name = source.files[0].name
         if variant and len(variants) > 1:
             raise UsageError(f"{shown(name)} names {len(variants)} variants itself", "leave --variant away")
         if not variant and "" in variants:
             raise UsageError(
                 f"{shown(name)} does not say which server it is of", "name it: --variant pg17.6, for example"
             )
-        if step and len(one.found) > len(variants):
+        if step and len(source.entries) > len(variants):
             raise UsageError(f"{shown(name)} has several steps", "leave --step away")
-        for text in {found.variant for found in one.found} | {found.step.name for found in one.found}:
+        for text in {entry.variant for entry in source.entries} | {
+            entry.step.name for entry in source.entries
+        }:
             if not text.isprintable() or len(text) > MOST_NAME:
                 raise UsageError(
                     f"{shown(name)} has a name that cannot be shown: {shown(text, 40)}",
                     f"names have up to {MOST_NAME} printable characters",
                 )
-        found = tuple(
+        entries = tuple(
             replace(
                 each,
                 variant=variant or each.variant,
                 workload=workload or each.workload,
                 step=structs.replace(each.step, name=step or each.step.name),
             )
-            for each in one.found
+            for each in source.entries
         )
-        made.append(replace(one, found=found))
-    return made
+        renamed.append(replace(source, entries=entries))
+    return renamed
 
 
 __all__ = ["FORMATS", "Imported", "lines_of", "named", "read_files"]

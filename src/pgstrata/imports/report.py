@@ -21,7 +21,7 @@ def section(results: RunSet, flames: Flames) -> Section | None:
 
 def terminal_tables(results: RunSet) -> list[Table]:
     """Returns the table of imported rates of each workload."""
-    return [rate_table(one) for one in imported_results(results)]
+    return [rate_table(imported) for imported in imported_results(results)]
 
 
 def answers(results: RunSet) -> list[str]:

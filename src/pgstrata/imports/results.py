@@ -26,10 +26,10 @@ class ImportedResults:
 
     def rate(self, variant: str, key: StepKey, unit: str) -> float | None:
         """Returns the geometric mean over the repeats; None where the variant has no such step."""
-        found = self.steps.get((variant, key, unit))
-        if not found:
+        steps = self.steps.get((variant, key, unit))
+        if not steps:
             return None
-        return middle([step.rate for step in found]) if all(step.rate for step in found) else 0.0
+        return middle([step.rate for step in steps]) if all(step.rate for step in steps) else 0.0
 
     def first(self, key: StepKey, unit: str) -> str:
         """Returns the first variant with the step: others are shown relative to it."""
@@ -38,7 +38,7 @@ class ImportedResults:
 
 def imported_results(results: RunSet) -> list[ImportedResults]:
     """Returns what was imported into a campaign, a workload each."""
-    made = []
+    all_imported = []
     for workload in dict.fromkeys(run.workload for run in results.imported):
         runs = [run for run in results.imported if run.workload == workload]
         runs.sort(key=lambda run: (run.record.started, run.record.variant_order))
@@ -48,8 +48,8 @@ def imported_results(results: RunSet) -> list[ImportedResults]:
                 steps.setdefault((run.variant, step.key, step.unit), []).append(step)
         kinds = dict.fromkeys((key, unit) for _, key, unit in steps)
         variants = dict.fromkeys(run.variant for run in runs)
-        made.append(ImportedResults(workload, tuple(runs), tuple(variants), tuple(kinds), steps))
-    return made
+        all_imported.append(ImportedResults(workload, tuple(runs), tuple(variants), tuple(kinds), steps))
+    return all_imported
 
 
 def label_of(key: StepKey) -> str:

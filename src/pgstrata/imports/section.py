@@ -24,58 +24,60 @@ NOT_JUDGED = (
 
 def imported_section(results: RunSet) -> Section | None:
     """Returns the section; None where nothing was imported."""
-    found = imported_results(results)
-    if not found:
+    all_imported = imported_results(results)
+    if not all_imported:
         return None
     blocks: list[Block] = [Prose(NOT_JUDGED, "even")]
-    for one in found:
-        blocks.append(rate_table(one))
-        blocks += [table for table in (_latency_table(one), _figures_table(one)) if table is not None]
-        blocks += [*_trend_charts(one), *_client_charts(one), *_interval_charts(one)]
-        blocks.append(_files_table(one))
+    for imported in all_imported:
+        blocks.append(rate_table(imported))
+        blocks += [
+            table for table in (_latency_table(imported), _figures_table(imported)) if table is not None
+        ]
+        blocks += [*_trend_charts(imported), *_client_charts(imported), *_interval_charts(imported)]
+        blocks.append(_files_table(imported))
     return Section("imported", "Imported", blocks)
 
 
-def rate_table(one: ImportedResults) -> Table:
+def rate_table(imported: ImportedResults) -> Table:
     """Returns rates by step and variant; beside each but the first how many times that one's it is."""
     rows = []
-    for key, unit in one.kinds:
-        first = one.rate(one.first(key, unit), key, unit)
-        cells = [_rate_cell(one, variant, key, unit, first) for variant in one.variants]
+    for key, unit in imported.kinds:
+        first = imported.rate(imported.first(key, unit), key, unit)
+        cells = [_rate_cell(imported, variant, key, unit, first) for variant in imported.variants]
         rows.append(Row([words(label_of(key)), words(unit), *cells]))
     return Table(
         name="imported-rates",
-        title=f"Imported rates: {one.workload}",
+        title=f"Imported rates: {imported.workload}",
         columns=[
             Column("step", "Step", align="left"),
             Column("unit", "Unit", align="left"),
-            *(Column(variant, variant) for variant in one.variants),
+            *(Column(variant, variant) for variant in imported.variants),
         ],
         rows=rows,
         how="Behind each rate: how many times that of the first variant of the row it is. Repeats are one "
         "figure, their geometric mean.",
-        keys=(("workload", one.workload),),
+        keys=(("workload", imported.workload),),
     )
 
 
-def _rate_cell(one: ImportedResults, variant: str, key: StepKey, unit: str, first: float | None) -> Cell:
-    rate = one.rate(variant, key, unit)
+def _rate_cell(imported: ImportedResults, variant: str, key: StepKey, unit: str, first: float | None) -> Cell:
+    rate = imported.rate(variant, key, unit)
     if rate is None:
         return missing("not in the files")
     if unit.startswith("relative to "):
         return Cell(rate, numbers.ratio(rate))
-    small = "" if not first or variant == one.first(key, unit) else f"× {numbers.ratio(rate / first)}"
+    small = "" if not first or variant == imported.first(key, unit) else f"× {numbers.ratio(rate / first)}"
     return Cell(rate, numbers.rate(rate), small=small)
 
 
-def _latency_table(one: ImportedResults) -> Table | None:
+def _latency_table(imported: ImportedResults) -> Table | None:
     names = [
         name
         for name in ("mean", "stddev", "p50", "p95", "p99", "max")
-        if any(name in step.latency for steps in one.steps.values() for step in steps)
+        if any(name in step.latency for steps in imported.steps.values() for step in steps)
     ]
     return _table_of_last(
-        one,
+        imported,
         "imported-response-times",
         "Imported response times",
         lambda step: step.latency,
@@ -85,10 +87,10 @@ def _latency_table(one: ImportedResults) -> Table | None:
     )
 
 
-def _figures_table(one: ImportedResults) -> Table | None:
-    names = dict.fromkeys(n for steps in one.steps.values() for step in steps for n in step.figures)
+def _figures_table(imported: ImportedResults) -> Table | None:
+    names = dict.fromkeys(n for steps in imported.steps.values() for step in steps for n in step.figures)
     return _table_of_last(
-        one,
+        imported,
         "imported-figures",
         "Further imported figures",
         lambda step: step.figures,
@@ -99,7 +101,7 @@ def _figures_table(one: ImportedResults) -> Table | None:
 
 
 def _table_of_last(
-    one: ImportedResults,
+    imported: ImportedResults,
     name: str,
     title: str,
     figures_of: Callable[[ImportedStep], Mapping[str, float]],
@@ -109,7 +111,7 @@ def _table_of_last(
 ) -> Table | None:
     """Returns figures of the last repeat of each step and variant, in these columns; None without any."""
     rows = []
-    for (variant, key, _), steps in one.steps.items():
+    for (variant, key, _), steps in imported.steps.items():
         if figures := figures_of(steps[-1]):
             values = [figures.get(column.key) for column in columns]
             cells = [missing("not in the file") if value is None else cell(value) for value in values]
@@ -118,7 +120,7 @@ def _table_of_last(
         return None
     return Table(
         name=name,
-        title=f"{title}: {one.workload}",
+        title=f"{title}: {imported.workload}",
         columns=[
             Column("step", "Step", align="left"),
             Column("variant", "Variant", align="left"),
@@ -126,48 +128,50 @@ def _table_of_last(
         ],
         rows=rows,
         how=how,
-        keys=(("workload", one.workload),),
+        keys=(("workload", imported.workload),),
         lead=2,
     )
 
 
-def _trend_charts(one: ImportedResults) -> Iterator[Chart]:
+def _trend_charts(imported: ImportedResults) -> Iterator[Chart]:
     """Yields rates along the variants, relative to the first, where there are three or more."""
     kinds = [
-        kind for kind in one.kinds if sum((v, *kind) in one.steps for v in one.variants) >= FEWEST_VARIANTS
+        kind
+        for kind in imported.kinds
+        if sum((v, *kind) in imported.steps for v in imported.variants) >= FEWEST_VARIANTS
     ]
     for begin in range(0, min(len(kinds), STEPS_PER_CHART * MOST_CHARTS), STEPS_PER_CHART):
         data = []
         for place, (key, unit) in enumerate(kinds[begin : begin + STEPS_PER_CHART]):
-            first = one.rate(one.first(key, unit), key, unit)
-            rates = [one.rate(v, key, unit) for v in one.variants]
+            first = imported.rate(imported.first(key, unit), key, unit)
+            rates = [imported.rate(v, key, unit) for v in imported.variants]
             relative = [r / first if r is not None and first else None for r in rates]
-            data.append(_line(label_of(key), place, [label(v) for v in one.variants], rounded(relative)))
+            data.append(_line(label_of(key), place, [label(v) for v in imported.variants], rounded(relative)))
         yield _chart(
-            anchor("imported", "trend", one.workload, str(begin)),
-            f"Imported rates of {one.workload}, variant by variant — higher is faster",
+            anchor("imported", "trend", imported.workload, str(begin)),
+            f"Imported rates of {imported.workload}, variant by variant — higher is faster",
             data,
             axis(type="category"),
             axis("rate relative to\nthe first variant"),
         )
 
 
-def _client_charts(one: ImportedResults) -> Iterator[Chart]:
+def _client_charts(imported: ImportedResults) -> Iterator[Chart]:
     """Yields the rate against the number of clients, a line for each variant."""
     names: dict[tuple[str, str], set[int]] = {}
-    for (name, number), unit in one.kinds:
+    for (name, number), unit in imported.kinds:
         if number is not None:
             names.setdefault((name, unit), set()).add(number)
     several = [(name, sorted(clients)) for name, clients in names.items() if len(clients) > 1]
     for (name, unit), clients in several[:MOST_CHARTS]:
-        rates = {v: [one.rate(v, (name, count), unit) for count in clients] for v in one.variants}
+        rates = {v: [imported.rate(v, (name, count), unit) for count in clients] for v in imported.variants}
         data = [
-            _line(variant, place, list(clients), rounded(own))
-            for place, (variant, own) in enumerate(rates.items())
-            if any(own)
+            _line(variant, place, list(clients), rounded(rates_by_clients))
+            for place, (variant, rates_by_clients) in enumerate(rates.items())
+            if any(rates_by_clients)
         ]
         yield _chart(
-            anchor("imported", "clients", one.workload, name),
+            anchor("imported", "clients", imported.workload, name),
             f"Imported rate of {name} against clients — higher is faster",
             data,
             axis("clients"),
@@ -175,12 +179,16 @@ def _client_charts(one: ImportedResults) -> Iterator[Chart]:
         )
 
 
-def _interval_charts(one: ImportedResults) -> Iterator[Chart]:
+def _interval_charts(imported: ImportedResults) -> Iterator[Chart]:
     """Yields the rate while a step ran, a line for each variant; of repeats the last."""
-    for key, unit in one.kinds[:MOST_CHARTS]:
+    for key, unit in imported.kinds[:MOST_CHARTS]:
         data = []
-        for place, variant in enumerate(one.variants):
-            parts = one.steps[variant, key, unit][-1].intervals if (variant, key, unit) in one.steps else ()
+        for place, variant in enumerate(imported.variants):
+            parts = (
+                imported.steps[variant, key, unit][-1].intervals
+                if (variant, key, unit) in imported.steps
+                else ()
+            )
             if parts:
                 stride = -(-len(parts) // 2000)
                 times = rounded(part.second for part in parts[::stride])
@@ -188,7 +196,7 @@ def _interval_charts(one: ImportedResults) -> Iterator[Chart]:
                 data.append(_line(variant, place, times, rates, "lines"))
         if data:
             yield _chart(
-                anchor("imported", "seconds", one.workload, label_of(key)),
+                anchor("imported", "seconds", imported.workload, label_of(key)),
                 f"Imported rate of {label_of(key)} while it ran — higher is faster",
                 data,
                 axis("seconds"),
@@ -214,9 +222,9 @@ def _chart(
     return Chart(identifier, title, data, layout, 360 if len(data) <= len(PALETTE) else 480)
 
 
-def _files_table(one: ImportedResults) -> Table:
+def _files_table(imported: ImportedResults) -> Table:
     rows = []
-    for run in one.runs:
+    for run in imported.runs:
         record = run.record.imported
         for file in record.files if record else ():
             assert record is not None
@@ -234,7 +242,7 @@ def _files_table(one: ImportedResults) -> Table:
             )
     return Table(
         name="imported-files",
-        title=f"Files that were imported: {one.workload}",
+        title=f"Files that were imported: {imported.workload}",
         columns=[
             Column("variant", "Variant", align="left"),
             Column("repeat", "Repeat"),
@@ -245,7 +253,7 @@ def _files_table(one: ImportedResults) -> Table:
         ],
         rows=rows,
         how="",
-        keys=(("workload", one.workload),),
+        keys=(("workload", imported.workload),),
         stacked=True,
     )
 

@@ -37,17 +37,17 @@ def runs_of(imported: Sequence[Imported]) -> list[NewRun]:
     """Returns the runs that figures make, variants in the order in which they come."""
     runs: list[NewRun] = []
     order: dict[str, int] = {}
-    for one in imported:
-        for found in one.found:
-            order.setdefault(found.variant, len(order))
-            identity = found.variant, found.workload, found.tool, one.format
-            own = (r for r in runs if (r.variant, r.workload, r.tool, r.format) == identity)
-            run = next((r for r in own if found.step.key not in r.steps), None)
+    for source in imported:
+        for entry in source.entries:
+            order.setdefault(entry.variant, len(order))
+            identity = entry.variant, entry.workload, entry.tool, source.format
+            candidates = (r for r in runs if (r.variant, r.workload, r.tool, r.format) == identity)
+            run = next((r for r in candidates if entry.step.key not in r.steps), None)
             if run is None:
-                run = NewRun(*identity, order[found.variant])
+                run = NewRun(*identity, order[entry.variant])
                 runs.append(run)
-            run.steps[found.step.key] = found.step
-            run.files |= {file.sha256: file for file in one.files}
+            run.steps[entry.step.key] = entry.step
+            run.files |= {file.sha256: file for file in source.files}
     return runs
 
 

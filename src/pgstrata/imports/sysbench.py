@@ -32,13 +32,13 @@ def fits(file: Lines) -> bool:
 def read(file: Lines) -> list[Found]:
     """Returns a step for each report of the file. Raises FormatError where one is not whole."""
     begins = [at for at, line in enumerate(file.lines) if _BEGIN.match(line)]
-    found = []
+    entries = []
     for place, begin in enumerate(begins):
         end = begins[place + 1] if place + 1 < len(begins) else len(file.lines)
         match = _BEGIN.match(file.lines[begin])
         assert match is not None
-        found.append(Found(_report(file, begin, end), "sysbench", match["tool"]))
-    return found
+        entries.append(Found(_report(file, begin, end), "sysbench", match["tool"]))
+    return entries
 
 
 def _report(file: Lines, begin: int, end: int) -> ImportedStep:
@@ -79,7 +79,7 @@ def _report(file: Lines, begin: int, end: int) -> ImportedStep:
 
 
 def _intervals(lines: Sequence[str], begin: int, end: int) -> tuple[ImportedInterval, ...]:
-    made: list[ImportedInterval] = []
+    intervals: list[ImportedInterval] = []
     before = 0.0
     for at in range(begin, end):
         match = _INTERVAL.match(lines[at])
@@ -89,11 +89,11 @@ def _intervals(lines: Sequence[str], begin: int, end: int) -> tuple[ImportedInte
         if now <= before:
             raise FormatError("an interval at a time before that of the line above it", at + 1)
         rate = number(match["qps"], "qps", at + 1)
-        made.append(ImportedInterval(second=before, seconds=now - before, rate=rate))
+        intervals.append(ImportedInterval(second=before, seconds=now - before, rate=rate))
         before = now
-        if len(made) > MOST_INTERVALS:
+        if len(intervals) > MOST_INTERVALS:
             raise FormatError(f"more than {MOST_INTERVALS:,} intervals", at + 1)
-    return tuple(made)
+    return tuple(intervals)
 
 
 __all__ = ["fits", "read"]

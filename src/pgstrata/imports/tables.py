@@ -29,7 +29,7 @@ def read_columns(file: Lines) -> list[Found]:
     file.check_end()
     names, base, begin = _names(file)
     unit = f"relative to {base}" if base else "queries/s"
-    found: list[Found] = []
+    entries: list[Found] = []
     seen: set[str] = set()
     for at in range(begin, len(file.lines)):
         line = file.lines[at]
@@ -47,12 +47,12 @@ def read_columns(file: Lines) -> list[Found]:
         for variant, cell in [*variants, *zip(names, cells, strict=True)]:
             if cell:
                 rate = number(cell, step, at + 1)
-                found.append(
+                entries.append(
                     Found(ImportedStep(name=step, unit=unit, rate=rate), "sysbench", "mytools", variant)
                 )
-    if not found:
+    if not entries:
         raise FormatError("the table has no rows")
-    return found
+    return entries
 
 
 def _names(file: Lines) -> tuple[list[str], str, int]:
@@ -79,7 +79,7 @@ def fits_met(file: Lines) -> bool:
 def read_met(file: Lines) -> list[Found]:
     """Returns a step for each absolute row. Raises FormatError."""
     file.check_end()
-    found: list[Found] = []
+    entries: list[Found] = []
     for step, begin, several in _blocks(file):
         match = _CLIENTS.search(step)
         name = _CLIENTS.sub("", step).replace("sb.met.", "").replace("sb.prepare.met.", "")
@@ -91,18 +91,18 @@ def read_met(file: Lines) -> list[Found]:
                     f"{len(cells)} cells where {len(_COSTS) + 2} belong: is it cut off?", at + 1
                 )
             figures = dict(zip(_COSTS, (number(c, "a cost", at + 1) for c in cells[:5]), strict=True))
-            made = ImportedStep(
+            imported_step = ImportedStep(
                 name=name,
                 unit="queries/s",
                 rate=number(cells[5], "o/s", at + 1),
                 clients=max(1, int(match[1])) if match and not several else None,
                 figures=figures,
             )
-            found.append(Found(made, "sysbench", "mytools", cells[6]))
+            entries.append(Found(imported_step, "sysbench", "mytools", cells[6]))
             at += 1
         if at == begin:
             raise FormatError(f"no rows of {step}", begin)
-    return found
+    return entries
 
 
 def _blocks(file: Lines) -> Iterator[tuple[str, int, bool]]:
@@ -133,7 +133,7 @@ def read_mrg(file: Lines) -> list[Found]:
     keys = file.lines[0].split("\t")
     name = file.name.removeprefix("mrg.")
     rate = "qps" if _QUERIES.match(file.name) else "ips"
-    found: list[Found] = []
+    entries: list[Found] = []
     for at, line in enumerate(file.lines[1:], 2):
         if line in ("", "-"):
             continue
@@ -142,20 +142,20 @@ def read_mrg(file: Lines) -> list[Found]:
             raise FormatError(f"{len(cells)} cells where {len(keys)} belong: is it cut off?", at)
         values = dict(zip(keys, cells, strict=True))
         figures = {key: number(value, key, at) for key, value in values.items() if key not in _NO_COSTS}
-        made = ImportedStep(
+        imported_step = ImportedStep(
             name=name,
             unit="queries/s" if rate == "qps" else "inserts/s",
             rate=number(values[rate], rate, at),
             figures=figures,
         )
-        found.append(Found(made, "insert", "mytools", _tag(values["tag"], found, at)))
-    if not found:
+        entries.append(Found(imported_step, "insert", "mytools", _tag(values["tag"], entries, at)))
+    if not entries:
         raise FormatError("the table has no rows")
-    return found
+    return entries
 
 
-def _tag(tag: str, found: Sequence[Found], line: int) -> str:
-    if not tag or any(one.variant == tag for one in found):
+def _tag(tag: str, entries: Sequence[Found], line: int) -> str:
+    if not tag or any(entry.variant == tag for entry in entries):
         raise FormatError(f"a row without a tag of its own: {tag or 'none'}", line)
     return tag
 

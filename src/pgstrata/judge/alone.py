@@ -66,7 +66,7 @@ def alone_in(
     reason = ""
     for base, other, limit in records:
         sides = [
-            next((one for one in side.statements if statement_of(one) == statement), None)
+            next((record for record in side.statements if statement_of(record) == statement), None)
             for side in (base, other)
         ]
         ours, theirs = sides

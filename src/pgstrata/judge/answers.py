@@ -30,16 +30,19 @@ NOT_COMPARED = ComparedAnswers()
 def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> ComparedAnswers:
     """Compares the answers of all repeats of a variant with those of the base."""
     sides = {"base": _by_statement(base), "other": _by_statement(other)}
-    by_name = {label: {one.name: timing for one, timing in own.items()} for label, own in sides.items()}
+    by_name = {
+        label: {known_statement.name: timing for known_statement, timing in side.items()}
+        for label, side in sides.items()
+    }
     names = set(changed_answers(by_name, "base").get("other", ()))
     changed, same, varying, unanswered = [], 0, 0, 0
-    for statement, own in sides["other"].items():
+    for statement, other_timing in sides["other"].items():
         right = sides["base"].get(statement)
         if statement.name in names:
             changed.append(statement)
-        elif VARIES in (own.answer, right.answer if right is not None else None):
+        elif VARIES in (other_timing.answer, right.answer if right is not None else None):
             varying += 1
-        elif right is None or not right.digests or not own.digests:
+        elif right is None or not right.digests or not other_timing.digests:
             unanswered += 1
         else:
             same += 1

@@ -24,17 +24,17 @@ def arguments(build: str) -> list[str]:
 
 def code_flags(build: str) -> frozenset[str]:
     """Returns those arguments of configure that change how fast the same source runs."""
-    found: set[str] = set()
+    code: set[str] = set()
     for word in arguments(build):
         if word in _CHECKS:
-            found.add(word)
+            code.add(word)
         elif word == _PIC:
-            found.add("-fPIC")
+            code.add("-fPIC")
         elif word.startswith(_FLAGS):
             name, _, value = word.partition("=")
             flags = [value] if name == "CC" else [flag for flag in value.split() if _CODE.fullmatch(flag)]
-            found.update(flags)
-    return frozenset(found)
+            code.update(flags)
+    return frozenset(code)
 
 
 def unlike(builds: Mapping[str, str], base: str) -> list[str]:
@@ -44,14 +44,14 @@ def unlike(builds: Mapping[str, str], base: str) -> list[str]:
     """
     if not builds.get(base):
         return []
-    own = code_flags(builds[base])
+    base_flags = code_flags(builds[base])
     by_flags: dict[frozenset[str], list[str]] = {}
     for variant, build in builds.items():
-        if build and (flags := code_flags(build)) != own:
+        if build and (flags := code_flags(build)) != base_flags:
             by_flags.setdefault(flags, []).append(variant)
     return [
-        f"{', '.join(variants)}: compiled with {_named(flags - own)} where {base} has {_named(own - flags)}; "
-        "a difference between them is also one between builds."
+        f"{', '.join(variants)}: compiled with {_named(flags - base_flags)} where {base} has "
+        f"{_named(base_flags - flags)}; a difference between them is also one between builds."
         for flags, variants in by_flags.items()
     ]
 

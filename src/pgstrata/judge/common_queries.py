@@ -49,11 +49,11 @@ def over_common(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[S
     asked: dict[StepKey, set[str]] = {}
     rows: dict[tuple[str, str], Rows] = {}
     for run in (run for runs in sides for run in runs):
-        for step, own in _rows(run).items():
-            names = {row["query"] for row in own}
-            rows[run.run_id, step] = own
+        for step, step_rows in _rows(run).items():
+            names = {row["query"] for row in step_rows}
+            rows[run.run_id, step] = step_rows
             ran.setdefault((run.workload, step), []).append(
-                names - {row["query"] for row in own if _rejected(row)}
+                names - {row["query"] for row in step_rows if _rejected(row)}
             )
             asked.setdefault((run.workload, step), set()).update(names)
     common = {key: set.intersection(*sets) for key, sets in ran.items()}
@@ -62,10 +62,10 @@ def over_common(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[S
         return [list(runs) for runs in sides], {}
 
     def over(run: Run, step: StepRecord) -> StepRecord:
-        queries, own = common.get((run.workload, step.name)), rows.get((run.run_id, step.name))
-        if queries is None or own is None:
+        queries, run_rows = common.get((run.workload, step.name)), rows.get((run.run_id, step.name))
+        if queries is None or run_rows is None:
             return step
-        rate = rate_of_queries([row for row in own if row["query"] in queries], step.rate_unit)
+        rate = rate_of_queries([row for row in run_rows if row["query"] in queries], step.rate_unit)
         return structs.replace(step, rate=rate)
 
     changed = [
@@ -81,13 +81,13 @@ def over_common(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[S
 def _rows(run: Run) -> dict[str, Rows]:
     """Returns, by step, the executions of its queries; steps that are judged in another way are left out."""
     steps = {step.name for step in run.steps if step.measured and step.rate_unit == QUERIES_PER_HOUR}
-    found: dict[str, Rows] = {}
+    by_step: dict[str, Rows] = {}
     if steps:
         table = run.table("queries", ["step", "query", "stream", "seconds", "timed_out", "error"])
         for row in table:
             if row["step"] in steps:
-                found.setdefault(row["step"], []).append(row)
-    return found
+                by_step.setdefault(row["step"], []).append(row)
+    return by_step
 
 
 def _rejected(row: Mapping[str, Any]) -> bool:

@@ -88,7 +88,7 @@ class StepVerdict:
         not among them."""
         if self.across is None:
             return self.ratio
-        return next((one.ratio for one in self.across.machines if one.machine == machine), None)
+        return next((verdict.ratio for verdict in self.across.machines if verdict.machine == machine), None)
 
     def record(self) -> Json:
         """Returns the verdict in the form JSON can hold."""
@@ -164,8 +164,8 @@ _Steps = dict[tuple[str, str], dict[int, MeasuredStep]]
 def margin_of(runs: Iterable[Run]) -> float:
     """Returns the margin that runs were compared with while they were measured, that of the newest; the usual
     margin for runs that were measured by themselves."""
-    own = [(run.record.started, run.record.comparison.margin) for run in runs if run.record.comparison]
-    return max(((started, margin) for started, margin in own if 0 < margin < 1), default=("", MARGIN))[1]
+    margins = [(run.record.started, run.record.comparison.margin) for run in runs if run.record.comparison]
+    return max(((started, margin) for started, margin in margins if 0 < margin < 1), default=("", MARGIN))[1]
 
 
 def compare_all(
@@ -225,22 +225,22 @@ def compare_all(
                     time.verdict, [*ours.values(), *theirs.values()], reason
                 )
                 of_times.setdefault(key, {})[name] = time
-    found = adjust_verdicts(verdicts)
+    adjusted = adjust_verdicts(verdicts)
     comparisons = [
         Comparison(
             base.name,
             other.name,
             tuple(
                 replace(
-                    _step(key[1:], here, there, *evidence[key], found[key]),
+                    _step(key[1:], here, there, *evidence[key], adjusted[key]),
                     queries=tuple(
                         _query(
-                            key[1], name, query, found[number, key[1], name], here[key[1:]], there[key[1:]]
+                            key[1], name, query, adjusted[number, key[1], name], here[key[1:]], there[key[1:]]
                         )
                         for name, query in of_queries.get(key, {}).items()
                     ),
                     times=tuple(
-                        _time(key[1], name, time, found[number, key[1], name])
+                        _time(key[1], name, time, adjusted[number, key[1], name])
                         for name, time in of_times.get(key, {}).items()
                     ),
                 )
@@ -286,13 +286,13 @@ def _step(
     unit = _first(here[key]).record.rate_unit
     ours, machine = here[key], ""
     if by is not None:
-        names = {one.machine for one in by.machines}
+        names = {machine_verdict.machine for machine_verdict in by.machines}
         machine = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
         ours = {n: m for n, m in ours.items() if m.run.machine == machine}
     base = _rate(ours)
-    found = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine, disturbance)
-    ratio = found.ratio_on(machine)
-    return found if base is None or ratio is None else replace(found, other_rate=base * ratio)
+    step_verdict = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine, disturbance)
+    ratio = step_verdict.ratio_on(machine)
+    return step_verdict if base is None or ratio is None else replace(step_verdict, other_rate=base * ratio)
 
 
 def _query(
@@ -322,7 +322,10 @@ def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> 
     has."""
     for repeat in sorted(base.keys() & other.keys(), reverse=True):
         ours, theirs = base[repeat], other[repeat]
-        record = next((one for one in theirs.record.query_causes if one.name == query.name), None)
+        record = next(
+            (query_cause for query_cause in theirs.record.query_causes if query_cause.name == query.name),
+            None,
+        )
         if record is not None and _together(ours.run, theirs.run) is not None:
             labels = ours.run.variant, theirs.run.variant
             limit, seconds = theirs.record.load_limit, _inverse(query.base_rate)
@@ -363,12 +366,12 @@ def _inverse(rate: float | None) -> float | None:
 def _by_step(runs: Sequence[Run]) -> _Steps:
     """Returns step → repeat → the record of the newest finished run, or of a failed run if no run
     finished."""
-    found: _Steps = {}
+    steps: _Steps = {}
     for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
         for record in run.steps:
             if record.measured:
-                found.setdefault((run.workload, record.name), {})[run.repeat] = MeasuredStep(run, record)
-    return found
+                steps.setdefault((run.workload, record.name), {})[run.repeat] = MeasuredStep(run, record)
+    return steps
 
 
 class _Once:
@@ -410,17 +413,17 @@ def _verdict(
     for repeat in common:
         if base[repeat].run.machine == other[repeat].run.machine:
             by_machine.setdefault(base[repeat].run.machine, []).append(repeat)
-    found = {
+    paired_machines = {
         machine: paired
         for machine, repeats in by_machine.items()
         if (paired := _paired(base, other, repeats)).pairs.base
     }
-    if len(found) > 1:
-        seen = {name: OnMachine(one.estimate(), one.watched) for name, one in found.items()}
+    if len(paired_machines) > 1:
+        seen = {name: OnMachine(pairs.estimate(), pairs.watched) for name, pairs in paired_machines.items()}
         verdict, by = across(seen, criterion)
         return "machines", verdict, by
     # Runs of two machines are pairs only for those who ask for just that.
-    paired = next(iter(found.values())) if found else _paired(base, other, common)
+    paired = next(iter(paired_machines.values())) if paired_machines else _paired(base, other, common)
     if paired.evidence == "slices" or len(paired.pairs.base) > 1:
         return paired.evidence, paired.verdict(criterion), None
     return "runs", _unpaired(step, base, other, history, criterion), None
@@ -572,12 +575,12 @@ def _first(measured: Mapping[int, MeasuredStep]) -> MeasuredStep:
 def _doubts(base: Sequence[Run], other: Sequence[Run]) -> list[Difference]:
     """Returns the doubtful differences between runs of the same workload: runs of different workloads are
     never compared."""
-    found: dict[tuple[str, str, str], Difference] = {}
+    differences: dict[tuple[str, str, str], Difference] = {}
     for workload in dict.fromkeys(run.workload for run in base):
         ours, theirs = ([run for run in runs if run.workload == workload] for runs in (base, other))
         # Of machines that measured both, each compares its own runs.
         both = {run.machine for run in ours} & {run.machine for run in theirs}
         sets = [[run for run in (*ours, *theirs) if run.machine == m] for m in sorted(both)]
         for difference in (d for runs in (sets or [[*ours, *theirs]]) for d in doubts(runs)):
-            found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
-    return list(found.values())
+            differences.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
+    return list(differences.values())

@@ -105,11 +105,11 @@ def doubts(runs: Iterable[Run]) -> list[Difference]:
     """Returns the doubtful differences between the first of several runs and each later run, each named
     once."""
     runs = list(runs)
-    found: dict[tuple[str, str, str], Difference] = {}
+    differences: dict[tuple[str, str, str], Difference] = {}
     for other in runs[1:]:
         for difference in _doubtful(runs[0], other):
-            found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
-    return list(found.values())
+            differences.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
+    return list(differences.values())
 
 
 def _pairs(

@@ -86,8 +86,8 @@ class EstimateComparison:
             "better": self.count("better"),
             "worse": self.count("worse"),
             "queries": [
-                {"query": name, "word": self.word(name), "base": one.record(), "other": two.record()}
-                for name, (one, two) in self.queries.items()
+                {"query": name, "word": self.word(name), "base": first.record(), "other": two.record()}
+                for name, (first, two) in self.queries.items()
             ],
         }
 
@@ -139,8 +139,8 @@ def estimate_records(base: Sequence[Run], other: Sequence[Run]) -> list[Json]:
             estimates_of(kept_plans(run for run in runs if run.done and run.workload == workload))
             for runs in (base, other)
         )
-        if (found := compare_estimates("base", "other", ours, theirs)) is not None:
-            records.append({"workload": workload, **found.record()})
+        if (comparison := compare_estimates("base", "other", ours, theirs)) is not None:
+            records.append({"workload": workload, **comparison.record()})
     return records
 
 

@@ -133,7 +133,7 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     micros = seconds_per_operation(rate, record.rate_unit, clients) * 1e6
     cost = step_cost(record)
     figures: dict[str, float | None] = {"micros": micros}
-    own = record.headline.cpu_seconds
+    cpu_seconds = record.headline.cpu_seconds
     figures[f"CPU of the {role} connections"] = connection_cpu(record)
     # with other roles in the step the driver's CPU cannot be told apart by role
     if len(record.roles) == 1:
@@ -141,12 +141,12 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     for event, share in (record.waits or {}).get(role, {}).items():
         if event != "running":
             figures[f"wait {event}"] = share * micros
-        elif own is not None:
+        elif cpu_seconds is not None:
             # not waiting for anything but a CPU, and not on one
-            figures["wait for a CPU"] = max(0.0, share * micros - own / operations * 1e6)
+            figures["wait for a CPU"] = max(0.0, share * micros - cpu_seconds / operations * 1e6)
     all_roles = [entry.cpu_seconds for entry in record.roles.values()]
     if record.server_cpu_seconds is not None and None not in all_roles:
-        rest = record.server_cpu_seconds - (own or 0.0)
+        rest = record.server_cpu_seconds - (cpu_seconds or 0.0)
         figures["rest"] = max(0.0, rest) / operations * 1e6
     figures["pooler"] = (record.pooler_cpu_seconds or 0.0) / operations * 1e6
     figures["replica"] = ((record.replica and record.replica.cpu_seconds) or 0.0) / operations * 1e6
@@ -211,10 +211,12 @@ def _moved(factors: Sequence[Factor]) -> str:
     """Returns the names of the factors, plans last; empty if there are none."""
     moved = [_words(factor) for factor in factors if factor.kind != "plan"]
     if plans := [factor.name for factor in factors if factor.kind == "plan"]:
-        one = len(plans) == 1
+        is_single = len(plans) == 1
         named = _listed(plans)
         moved.append(
-            f"the plan of {named}, which has another shape" if one else f"the plans of {named} (other shapes)"
+            f"the plan of {named}, which has another shape"
+            if is_single
+            else f"the plans of {named} (other shapes)"
         )
     return _listed(moved) if moved else ""
 

@@ -17,10 +17,13 @@ def added_up(histogram: Histogram, parts: Iterable[tuple[int, LatencyRecord]]) -
     Percentiles are those of the merged histogram, exact to its three digits; mean, deviation and the longest
     are made from the parts' own, which are exact.
     """
-    known = [(n, one) for n, one in parts if one.mean is not None]
-    mean, stddev = pooled((n, one.mean or 0.0, one.stddev or 0.0) for n, one in known) or (None, None)
+    known = [(n, latency) for n, latency in parts if latency.mean is not None]
+    mean, stddev = pooled((n, latency.mean or 0.0, latency.stddev or 0.0) for n, latency in known) or (
+        None,
+        None,
+    )
     p50, p75, p90, p95, p99 = histogram.percentiles((50, 75, 90, 95, 99))
-    longest = [one.max for _, one in known if one.max is not None]
+    longest = [latency.max for _, latency in known if latency.max is not None]
     return LatencyRecord(
         mean=mean, stddev=stddev, p50=p50, p75=p75, p90=p90, p95=p95, p99=p99, max=max(longest, default=None)
     )
@@ -31,8 +34,8 @@ def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> Latenc
 
     Raises StoreError where a stored histogram is damaged.
     """
-    own = [(run, step) for run, step in repeats if role in step.roles]
-    if len(own) < 2:
-        return own[0][1].roles[role].latency if own else None
-    texts = [text for run, step in own if (text := run.histograms.get(step.name, {}).get(role))]
-    return added_up(total(texts), [(s.roles[role].operations, s.roles[role].latency) for _, s in own])
+    run_steps = [(run, step) for run, step in repeats if role in step.roles]
+    if len(run_steps) < 2:
+        return run_steps[0][1].roles[role].latency if run_steps else None
+    texts = [text for run, step in run_steps if (text := run.histograms.get(step.name, {}).get(role))]
+    return added_up(total(texts), [(s.roles[role].operations, s.roles[role].latency) for _, s in run_steps])

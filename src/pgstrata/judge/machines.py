@@ -43,7 +43,7 @@ class Across:
     machines: tuple[MachineVerdict, ...]
     between: float | None
 
-    def said(self, verdict: Verdict) -> str:
+    def summary(self, verdict: Verdict) -> str:
         """Returns the verdict in words: `slower on 4 of 5 machines, 3.1 % (2.2 … 4.0)`."""
         words = Counter(machine.word for machine in self.machines)
         number = len(self.machines)
@@ -70,14 +70,14 @@ class Across:
             "between": self.between,
             "machines": [
                 {
-                    "machine": one.machine,
-                    "word": one.word,
-                    "ratio": one.ratio,
-                    "low": one.low if math.isfinite(one.low) else None,
-                    "high": one.high if math.isfinite(one.high) else None,
-                    "n": one.n,
+                    "machine": verdict.machine,
+                    "word": verdict.word,
+                    "ratio": verdict.ratio,
+                    "low": verdict.low if math.isfinite(verdict.low) else None,
+                    "high": verdict.high if math.isfinite(verdict.high) else None,
+                    "n": verdict.n,
                 }
-                for one in self.machines
+                for verdict in self.machines
             ],
         }
 
@@ -90,10 +90,10 @@ class OnMachine:
     watched: bool
 
 
-def across(found: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdict, Across]:
+def across(on_machines: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdict, Across]:
     """Judges two machines or more, by name. Raises the errors of `combine`."""
-    alone = [_alone(name, one, criterion) for name, one in found.items()]
-    combined = combine([_as_fixed(one, criterion.confidence) for one in found.values()])
+    alone = [_alone(name, on_machine, criterion) for name, on_machine in on_machines.items()]
+    combined = combine([_as_fixed(on_machine, criterion.confidence) for on_machine in on_machines.values()])
     e = combined.estimate
     verdict = judge(e, interval(e, criterion.confidence), p_value(e), criterion)
     between = None if combined.between is None else math.expm1(combined.between)
@@ -101,26 +101,26 @@ def across(found: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdic
     return replace(verdict, reason=f"{verdict.reason}; {len(alone)} machines, {by.differ()}"), by
 
 
-def _alone(name: str, found: OnMachine, criterion: Criterion) -> MachineVerdict:
-    e = found.estimate
-    said = judge(e, _interval(found, criterion.confidence), 1.0, criterion)
-    return MachineVerdict(name, said.word, said.ratio, said.low, said.high, e.n)
+def _alone(name: str, on_machine: OnMachine, criterion: Criterion) -> MachineVerdict:
+    e = on_machine.estimate
+    verdict = judge(e, _interval(on_machine, criterion.confidence), 1.0, criterion)
+    return MachineVerdict(name, verdict.word, verdict.ratio, verdict.low, verdict.high, e.n)
 
 
-def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
+def _as_fixed(on_machine: OnMachine, confidence: float) -> Estimate:
     """Returns the estimate with a single standard error that gives the same interval; it includes the chance
     of each start and, where the measurement was watched, allows for stopping early."""
-    e = found.estimate
+    e = on_machine.estimate
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return e
-    low, high = _interval(found, confidence)
+    low, high = _interval(on_machine, confidence)
     half = student_quantile(e.freedom, 0.5 + confidence / 2)
     return replace(e, standard_error=(high - low) / 2 / half, start_error=0.0)
 
 
-def _interval(found: OnMachine, confidence: float) -> tuple[float, float]:
-    of = sequential.interval if found.watched else interval
-    return of(found.estimate, confidence)
+def _interval(on_machine: OnMachine, confidence: float) -> tuple[float, float]:
+    of = sequential.interval if on_machine.watched else interval
+    return of(on_machine.estimate, confidence)
 
 
 def shown_machine(runs: Sequence[Run], base: str) -> str | None:

@@ -53,10 +53,10 @@ def tuning_study(runs: Sequence[Run], step: str | None = None) -> TuningStudy | 
     overlays: dict[str, Overlay] = {}
     judged: dict[str, str] = {}
     for (server, first), stacks in groups.items():
-        for rest, own in stacks.items():
+        for rest, stack_runs in stacks.items():
             if rest:
                 name = "+".join(rest)
-                overlays.setdefault(name, Overlay(name, own[0].settings(), rest))
+                overlays.setdefault(name, Overlay(name, stack_runs[0].settings(), rest))
         for workload in dict.fromkeys(run.workload for run in stacks[()]):
             chosen = _judged([run for run in stacks[()] if run.workload == workload], step)
             if chosen is None:
@@ -84,15 +84,15 @@ def _rates(stacks: dict[tuple[str, ...], list[Run]], workload: str, step: str) -
         return Side("+".join(rest) or "base", tuple(r for r in stacks[rest] if r.workload == workload))
 
     others = [side(rest) for rest in stacks if rest]
-    found: dict[str, RelativeRate] = {}
+    rates: dict[str, RelativeRate] = {}
     for comparison in compare_all(side(()), [o for o in others if o.runs], steps=[step]):
         for s in comparison.steps:
             v = s.verdict
             if v.n and not v.aside:
-                found[comparison.other] = RelativeRate(
+                rates[comparison.other] = RelativeRate(
                     v.ratio, v.low if v.is_bounded else None, v.high if v.is_bounded else None
                 )
-    return found
+    return rates
 
 
 def _judged(runs: Sequence[Run], step: str | None) -> str | None:

@@ -77,11 +77,11 @@ def verdict_of(pairs: Pairs, criterion: Criterion, *, watched: bool, span: float
 
 def together(parts: Sequence[Pairs]) -> Pairs:
     """Returns the pairs of several repeats one after the other; blocks only where all of them have some."""
-    base = [rate for one in parts for rate in one.base]
-    other = [rate for one in parts for rate in one.other]
-    blocks = tuple(count for one in parts for count in one.blocks)
-    by_totals = all(one.by_totals for one in parts)
-    starts = sum(one.starts for one in parts)
+    base = [rate for part in parts for rate in part.base]
+    other = [rate for part in parts for rate in part.other]
+    blocks = tuple(count for part in parts for count in part.blocks)
+    by_totals = all(part.by_totals for part in parts)
+    starts = sum(part.starts for part in parts)
     return Pairs(base, other, blocks if sum(blocks) == len(base) else (), by_totals, starts)
 
 

@@ -146,13 +146,13 @@ def differences(base: Sequence[str], other: Sequence[str]) -> list[tuple[str, st
 
 def _only(lines: Sequence[str], without: Sequence[str]) -> list[str]:
     left = Counter(without)
-    found = []
+    remaining = []
     for line in lines:
         if left[line]:
             left[line] -= 1
         else:
-            found.append(line)
-    return found
+            remaining.append(line)
+    return remaining
 
 
 __all__ = [

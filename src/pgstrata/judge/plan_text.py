@@ -87,10 +87,10 @@ def side_by_side(left: Sequence[str], right: Sequence[str], titles: tuple[str, s
     )
     for kind, a, b, c, d in matcher.get_opcodes():
         for i in range(max(b - a, d - c)):
-            one = left[a + i] if a + i < b else ""
+            left_line = left[a + i] if a + i < b else ""
             other = right[c + i] if c + i < d else ""
             mark = " " if kind == "equal" else MARK
-            lines.append(f"{one:<{width}}  {mark}  {other}".rstrip())
+            lines.append(f"{left_line:<{width}}  {mark}  {other}".rstrip())
     return "\n".join(lines)
 
 

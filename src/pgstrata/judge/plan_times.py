@@ -123,8 +123,8 @@ def moved(base: Any, other: Any) -> list[tuple[NodeTime | None, NodeTime | None]
         pairs.append((ours, theirs))
     pairs += [(None, node) for node in rest]
     whole = abs(sum(n.milliseconds for n in right) - sum(n.milliseconds for n in left))
-    found = [pair for pair in pairs if _change(pair) >= max(1e-9, SHARE * whole) or _pages(pair)]
-    return sorted(found, key=lambda pair: -_change(pair))[:MOST_NODES]
+    changed = [pair for pair in pairs if _change(pair) >= max(1e-9, SHARE * whole) or _pages(pair)]
+    return sorted(changed, key=lambda pair: -_change(pair))[:MOST_NODES]
 
 
 def _change(pair: tuple[NodeTime | None, NodeTime | None]) -> float:
@@ -198,11 +198,11 @@ def wrong_estimates(plan: Any) -> list[RowEstimate]:
     themselves.
     """
     wrong = [
-        one
-        for one in executed_estimates(plan)
-        if max(one.estimated, one.actual) >= FEW_ROWS and one.factor >= WRONG
+        estimate
+        for estimate in executed_estimates(plan)
+        if max(estimate.estimated, estimate.actual) >= FEW_ROWS and estimate.factor >= WRONG
     ]
-    return sorted(wrong, key=lambda one: -one.factor)
+    return sorted(wrong, key=lambda estimate: -estimate.factor)
 
 
 def columns_of(plan: Plan) -> tuple[str, ...]:
@@ -211,8 +211,8 @@ def columns_of(plan: Plan) -> tuple[str, ...]:
     for key in _SOURCES:
         value = plan.get(key)
         texts += [str(item) for item in value] if isinstance(value, list) else [str(value)] if value else []
-    found = (f"{a}.{c}" for text in texts for a, c in _COLUMN.findall(_STRING.sub("''", text)))
-    return tuple(dict.fromkeys(found))
+    columns = (f"{a}.{c}" for text in texts for a, c in _COLUMN.findall(_STRING.sub("''", text)))
+    return tuple(dict.fromkeys(columns))
 
 
 def _ended_early(plan: Any) -> set[tuple[int, ...]]:
@@ -220,27 +220,27 @@ def _ended_early(plan: Any) -> set[tuple[int, ...]]:
     of a nested loop that stops at the first match, beside an empty hash table, and both inputs of a merge
     join, which stops at the end of either and reads some rows twice. Below a node that reads its input to the
     end (sort, hash) counts are right."""
-    found: set[tuple[int, ...]] = set()
+    paths: set[tuple[int, ...]] = set()
     whole: set[tuple[int, ...]] = set()
     for node in nodes_of(plan):
         above, kind = node.path[:-1], node.plan.get("Node Type")
-        if node.path and above in found and above not in whole:
-            found.add(node.path)
+        if node.path and above in paths and above not in whole:
+            paths.add(node.path)
         if kind in ("Sort", "Hash") or (
             kind == "Aggregate" and node.plan.get("Strategy") in ("Plain", "Hashed")
         ):
             whole.add(node.path)
         if kind == "Limit":
-            found.add((*node.path, 0))
+            paths.add((*node.path, 0))
         below = children_of(node.plan)
         if kind == "Hash Join" and len(below) > 1 and below[1].get("Actual Rows") == 0:
-            found.add((*node.path, 0))
+            paths.add((*node.path, 0))
         if kind == "Merge Join":
-            found |= {(*node.path, 0), (*node.path, 1)}
+            paths |= {(*node.path, 0), (*node.path, 1)}
         stops = node.plan.get("Join Type") in ("Semi", "Anti") or node.plan.get("Inner Unique")
         if stops and kind == "Nested Loop":
-            found.add((*node.path, 1))
-    return found
+            paths.add((*node.path, 1))
+    return paths
 
 
 def relations_of(plan: Any) -> list[tuple[str, str]]:

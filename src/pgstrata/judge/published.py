@@ -120,18 +120,18 @@ def agreement(published: Rounded, verdict: Verdict) -> Agreement:
         return "inside"
     narrow = 1 - verdict.margin
     value = published.value
-    said = "slower" if value < narrow else "faster" if value > 1 / narrow else "same"
-    return "same direction" if verdict.word == said else "not"
+    direction = "slower" if value < narrow else "faster" if value > 1 / narrow else "same"
+    return "same direction" if verdict.word == direction else "not"
 
 
-def same_version(version: str, others: Iterable[str], own: Sequence[str]) -> list[str]:
+def same_version(version: str, others: Iterable[str], versions: Sequence[str]) -> list[str]:
     """Returns which versions measured here stand for a published one: itself; else the only one of its major
     version, where the study has no other of it, `others` being all of the study."""
-    if version in own:
+    if version in versions:
         return [version]
     major = major_of(version)
-    alike = sorted({one for one in own if major_of(one) == major})
-    only = {one for one in others if major_of(one) == major} <= {version}
+    alike = sorted({candidate for candidate in versions if major_of(candidate) == major})
+    only = {other for other in others if major_of(other) == major} <= {version}
     return alike if only and len(alike) == 1 else []
 
 

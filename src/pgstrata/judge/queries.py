@@ -40,7 +40,7 @@ def timings(rows: Iterable[Mapping[str, Any]]) -> dict[str, Timing]:
     grouped: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         grouped[str(row["query"])].append(row)
-    return {query: _timing(own) for query, own in grouped.items()}
+    return {query: _timing(query_rows) for query, query_rows in grouped.items()}
 
 
 def _timing(rows: Sequence[Mapping[str, Any]]) -> Timing:
@@ -67,7 +67,8 @@ def against_base(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -> d
     right = by_variant.get(base, {})
     return {
         variant: {
-            query: replace(own, answer=_verdict(own, right.get(query))) for query, own in timings.items()
+            query: replace(timing, answer=_verdict(timing, right.get(query)))
+            for query, timing in timings.items()
         }
         for variant, timings in by_variant.items()
     }
@@ -78,38 +79,38 @@ def changed_answers(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -
     itself answers in several ways."""
     changed: dict[str, list[str]] = {}
     for variant, timings in by_variant.items():
-        for query, own in timings.items():
+        for query, timing in timings.items():
             right = by_variant.get(base, {}).get(query)
-            if variant == base or right is None or VARIES in (own.answer, right.answer):
+            if variant == base or right is None or VARIES in (timing.answer, right.answer):
                 continue
-            if len(right.digests) == 1 and own.digests and own.digests != right.digests:
+            if len(right.digests) == 1 and timing.digests and timing.digests != right.digests:
                 changed.setdefault(variant, []).append(query)
     return changed
 
 
-def _verdict(own: Timing, right: Timing | None) -> str | None:
-    if not own.digests:
+def _verdict(timing: Timing, right: Timing | None) -> str | None:
+    if not timing.digests:
         return "not run"
-    if own.answer == VARIES:
+    if timing.answer == VARIES:
         return VARIES
     if right is None or not right.digests:
         return None
-    return "same" if own.digests == right.digests and len(own.digests) == 1 else "different"
+    return "same" if timing.digests == right.digests and len(timing.digests) == 1 else "different"
 
 
 def common(by_variant: Mapping[str, Mapping[str, Timing]]) -> list[str]:
     """Returns the queries that every variant ran, sorted; a query over its limit was run, a rejected query
     was not."""
-    sets = [{q for q, t in own.items() if t.seconds is not None} for own in by_variant.values()]
+    sets = [{q for q, t in timings.items() if t.seconds is not None} for timings in by_variant.values()]
     return sorted(set.intersection(*sets)) if sets else []
 
 
-def total(own: Mapping[str, Timing], queries: Sequence[str]) -> float:
+def total(timings: Mapping[str, Timing], queries: Sequence[str]) -> float:
     """Returns the seconds of these queries together; each has to have been run."""
-    return math.fsum(own[q].seconds or 0.0 for q in queries)
+    return math.fsum(timings[q].seconds or 0.0 for q in queries)
 
 
-def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float | None:
+def geometric_mean(timings: Mapping[str, Timing], queries: Sequence[str]) -> float | None:
     """Returns the geometric mean of the seconds: exp of the mean logarithm, every query weighing the same;
     None without queries.
 
@@ -117,17 +118,17 @@ def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float |
     """
     if not queries:
         return None
-    return math.exp(math.fsum(math.log(max(1e-6, own[q].seconds or 0.0)) for q in queries) / len(queries))
+    return math.exp(math.fsum(math.log(max(1e-6, timings[q].seconds or 0.0)) for q in queries) / len(queries))
 
 
-def faster(base: Timing | None, own: Timing | None) -> float | None:
+def faster(base: Timing | None, timing: Timing | None) -> float | None:
     """Returns the base's seconds divided by the variant's; None if either did not run or both met the
     limit."""
-    if base is None or own is None or base.seconds is None or not own.seconds:
+    if base is None or timing is None or base.seconds is None or not timing.seconds:
         return None
-    if base.timed_out and own.timed_out:
+    if base.timed_out and timing.timed_out:
         return None
-    return base.seconds / own.seconds
+    return base.seconds / timing.seconds
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ class QueryCause:
     @property
     def remedy(self) -> Remedy | None:
         """The best proven remedy; None where there is none."""
-        return next((one for one in self.remedies if one.is_proven), None)
+        return next((remedy for remedy in self.remedies if remedy.is_proven), None)
 
     @property
     def advice(self) -> str:
@@ -244,14 +244,14 @@ def judge_cause(
     planning: the part of its turns that plans the query, where the protocol tells it; else EXPLAIN does.
     """
     word: Word = "unknown"
-    own = forced = None
+    own_times = forced = None
     base, variant = labels
     planning, planned = _planning(record, planning, verdict, base_seconds)
     if not record.differences:
-        own = times(verdict)
+        own_times = times(verdict)
         word = "executor" if planned < LEFT else "planning" if planned > 1 - LEFT else "executor and planning"
         whose = {"executor": "the executor", "planning": "the time to plan it"}.get(word, word)
-        sentence = f"{whose}: the same plan takes {own} times as long on {variant} as on {base}"
+        sentence = f"{whose}: the same plan takes {own_times} times as long on {variant} as on {base}"
     elif not record.forced:
         why = f"nothing tried brings the plan of {base} ({record.asked:,} plans asked for)"
         if record.old_plan or not record.asked:
@@ -267,22 +267,24 @@ def judge_cause(
             more = [(each.turns.with_it, each.turns.without) for each in record.remedies if each.plan_is_old]
             longest = max([(record.forced, record.new), *more], key=lambda both: len(both[1]))
             removed = look(*longest, load_limit, criterion)
-            word, own = attribution(change, remaining, removed), times(change)
+            word, own_times = attribution(change, remaining, removed), times(change)
         elif _bounded(remaining) and math.log(remaining.low) > LEFT * math.log(verdict.ratio):
             word = "planner"  # the variant runs into its limit with its own plan
         if word == "planner" and any(" INDEX " in sql.partition(" ON ")[0] for sql in record.old_plan):
             word = "schema"
-        sentence = _sentence(word, labels, own, forced, record.old_plan, remaining)
+        sentence = _sentence(word, labels, own_times, forced, record.old_plan, remaining)
     if planning is not None and planned >= LEFT:
         ours, theirs = (numbers.milliseconds(seconds) for seconds in (planning.base, planning.other))
         sentence += f"; to plan it takes {ours} ms on {base}, {theirs} ms on {variant}"
-    remedies = _ranked([_remedy(one, load_limit, criterion, len(record.remedies)) for one in record.remedies])
+    remedies = _ranked(
+        [_remedy(remedy, load_limit, criterion, len(record.remedies)) for remedy in record.remedies]
+    )
     return QueryCause(
         word,
         sentence,
         record.differences,
         record.old_plan,
-        own,
+        own_times,
         forced,
         record.nodes,
         remedies,
@@ -316,7 +318,7 @@ def _difference(pair: tuple[str, str]) -> str:
 def _sentence(
     word: Word,
     labels: tuple[str, str],
-    own: Times | None,
+    own_times: Times | None,
     forced: Times,
     how: Sequence[str],
     remaining: Verdict,
@@ -333,7 +335,11 @@ def _sentence(
         "partly executor": "the executor, at least in part",
         "unknown": "not known",
     }[word]
-    its = f"with its own plan {own}" if own is not None else "with its own plan it runs into its limit"
+    its = (
+        f"with its own plan {own_times}"
+        if own_times is not None
+        else "with its own plan it runs into its limit"
+    )
     return (
         f"{whose}: with the plan of {base} ({'; '.join(how)}) {variant} "
         f"{same if remaining.word == 'same' else longer}, {its}"
@@ -342,7 +348,7 @@ def _sentence(
 
 def _remedy(trial: RemedyTrial, load_limit: float, criterion: Criterion, looks: int) -> Remedy:
     turns = trial.turns
-    effects = tuple(_effect(one, load_limit, criterion) for one in trial.others)
+    effects = tuple(_effect(other, load_limit, criterion) for other in trial.others)
     if trial.limit_without is not None:
         seconds = [1 / part.rate for part in turns.with_it if part.rate > 0]
         if not seconds:
@@ -353,9 +359,9 @@ def _remedy(trial: RemedyTrial, load_limit: float, criterion: Criterion, looks: 
             trial.kind, trial.sql, word, Times(share, 0.0, share), len(seconds), True, effects, turns.reason
         )
     verdict = look(turns.without, turns.with_it, load_limit, criterion, looks)
-    found = times(verdict) if verdict.n else None
+    gain = times(verdict) if verdict.n else None
     return Remedy(
-        trial.kind, trial.sql, verdict.word, found, verdict.n, False, effects, turns.reason or verdict.reason
+        trial.kind, trial.sql, verdict.word, gain, verdict.n, False, effects, turns.reason or verdict.reason
     )
 
 
@@ -367,13 +373,13 @@ def _effect(turns: TrialTurns, load_limit: float, criterion: Criterion) -> Effec
 def _ranked(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
     """Returns the remedies with the recommended one first: the simplest of those proven remedies that save
     about the most time."""
-    proven = [one for one in remedies if one.is_proven and one.times is not None]
+    proven = [remedy for remedy in remedies if remedy.is_proven and remedy.times is not None]
     if not proven:
         return tuple(remedies)
-    least = min(one.times.ratio for one in proven if one.times is not None)
-    near = [one for one in proven if one.times is not None and one.times.ratio <= least / ALIKE]
-    best = min(near, key=lambda one: get_args(RemedyKind).index(one.kind))
-    return (best, *(one for one in remedies if one is not best))
+    least = min(remedy.times.ratio for remedy in proven if remedy.times is not None)
+    near = [remedy for remedy in proven if remedy.times is not None and remedy.times.ratio <= least / ALIKE]
+    best = min(near, key=lambda remedy: get_args(RemedyKind).index(remedy.kind))
+    return (best, *(remedy for remedy in remedies if remedy is not best))
 
 
 def best_trial(trials: Sequence[RemedyTrial], load_limit: float, criterion: Criterion) -> RemedyTrial | None:

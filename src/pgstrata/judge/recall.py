@@ -28,27 +28,25 @@ class Recall:
 def recall_of(run: Run, step: str) -> Recall | None:
     """Returns the recall of a step that searched approximately; None for every other step."""
     facts = run.record.facts.get(FACT)
-    found = facts.get(step) if isinstance(facts, dict) else None
-    if not isinstance(found, dict):
+    fact = facts.get(step) if isinstance(facts, dict) else None
+    if not isinstance(fact, dict):
         return None
     try:
-        return Recall(
-            float(found["target"]), float(found["recall"]), str(found["setting"]), int(found["value"])
-        )
+        return Recall(float(fact["target"]), float(fact["recall"]), str(fact["setting"]), int(fact["value"]))
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def unequal(measured: Iterable[MeasuredStep]) -> str:
     """Returns why the rates of these steps cannot be compared; empty if they can."""
-    found = {m.run.variant: r for m in measured if (r := recall_of(m.run, m.record.name)) is not None}
-    if not found:
+    recalls = {m.run.variant: r for m in measured if (r := recall_of(m.run, m.record.name)) is not None}
+    if not recalls:
         return ""
-    low = min(found, key=lambda variant: found[variant].recall)
-    high = max(found, key=lambda variant: found[variant].recall)
-    if found[high].recall - found[low].recall > TOLERANCE:
+    low = min(recalls, key=lambda variant: recalls[variant].recall)
+    high = max(recalls, key=lambda variant: recalls[variant].recall)
+    if recalls[high].recall - recalls[low].recall > TOLERANCE:
         return (
-            f"other recalls: {low} {found[low].recall:.3f}, {high} {found[high].recall:.3f}; rates are "
+            f"other recalls: {low} {recalls[low].recall:.3f}, {high} {recalls[high].recall:.3f}; rates are "
             "compared at equal recall only"
         )
     return ""

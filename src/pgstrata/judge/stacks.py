@@ -49,7 +49,7 @@ def folded_text(stacks: Stacks) -> str:
 def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
     """Returns own and total share of every function, 0 … 1. A function that calls itself counts once in
     total."""
-    own: Counter[str] = Counter()
+    exclusive: Counter[str] = Counter()
     total: Counter[str] = Counter()
     whole = sum(stacks.values())
     if whole == 0:
@@ -57,10 +57,10 @@ def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
     for stack, weight in stacks.items():
         # the outermost frame is the name of the process
         frames = stack.split(";")[1:] or [stack]
-        own[frames[-1]] += weight
+        exclusive[frames[-1]] += weight
         for function in set(frames):
             total[function] += weight
-    return {f: w / whole for f, w in own.items()}, {f: w / whole for f, w in total.items()}
+    return {f: w / whole for f, w in exclusive.items()}, {f: w / whole for f, w in total.items()}
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class ShareChange:
 
     function: str
     own_base: float
-    own: float
+    own_share: float
     total_base: float
     total: float
     error: float
 
     @property
     def change(self) -> float:
-        return self.own - self.own_base
+        return self.own_share - self.own_base
 
 
 def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: int = 15) -> list[ShareChange]:
@@ -90,18 +90,18 @@ def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: in
     if not base_samples or not samples:
         return []
     own_base, total_base = shares(base)
-    own, total = shares(other)
-    found = []
-    for function in {**own_base, **own}:
-        before, after = own_base.get(function, 0.0), own.get(function, 0.0)
+    own_other, total = shares(other)
+    changes = []
+    for function in {**own_base, **own_other}:
+        before, after = own_base.get(function, 0.0), own_other.get(function, 0.0)
         error = math.sqrt(_variance(before, base_samples) + _variance(after, samples))
         if abs(after - before) > CERTAIN * error:
-            found.append(
+            changes.append(
                 ShareChange(
                     function, before, after, total_base.get(function, 0.0), total.get(function, 0.0), error
                 )
             )
-    return sorted(found, key=lambda m: (-abs(m.change), m.function))[:most]
+    return sorted(changes, key=lambda m: (-abs(m.change), m.function))[:most]
 
 
 def _variance(share: float, samples: int) -> float:

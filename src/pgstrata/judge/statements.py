@@ -122,25 +122,29 @@ def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
 
     Raises StoreError where a table is damaged.
     """
-    found: dict[RoundKey, dict[Statement, Executions]] = {}
-    for one in measured:
-        statements = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
-        table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
+    rounds: dict[RoundKey, dict[Statement, Executions]] = {}
+    for measured_step in measured:
+        statements = {
+            each.name: statement_of(each) for each in measured_step.record.headline.statements_by_name
+        }
+        table = measured_step.run.table(
+            "statements", ["step", "part", "statement", "calls", "errors", "seconds"]
+        )
         for step, part, name, calls, errors, seconds in table.values:
-            if step == one.record.name and calls:
-                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[
+            if step == measured_step.record.name and calls:
+                rounds.setdefault((measured_step.run.comparison or "", measured_step.run.repeat, part), {})[
                     statements.get(name) or recorded_statement(None, name)
                 ] = Executions(calls, errors, seconds)
-    return found
+    return rounds
 
 
 def totals(rounds: Rounds) -> dict[Statement, Executions]:
     """Returns the executions of each statement in all rounds together."""
-    found: dict[Statement, Executions] = {}
+    sums: dict[Statement, Executions] = {}
     for statements in rounds.values():
-        for one, asked in statements.items():
-            found[one] = found.get(one, NOTHING).plus(asked)
-    return found
+        for statement, asked in statements.items():
+            sums[statement] = sums.get(statement, NOTHING).plus(asked)
+    return sums
 
 
 def largest_first(sides: Iterable[Mapping[Statement, Executions]]) -> list[Statement]:
@@ -151,7 +155,7 @@ def largest_first(sides: Iterable[Mapping[Statement, Executions]]) -> list[State
         for statement, executions in of_all.items():
             if executions.went_well:
                 seconds[statement] = max(seconds.get(statement, 0.0), executions.seconds)
-    return sorted(seconds, key=lambda one: -seconds[one])
+    return sorted(seconds, key=lambda candidate: -seconds[candidate])
 
 
 def judge_statements(
@@ -174,32 +178,35 @@ def judge_statements(
     judged: dict[tuple[str, Statement], Verdict] = {}
     rounds: dict[tuple[str, Statement], int] = {}
     for variant, there in by_variant.items():
-        for one in dict.fromkeys((*whole[variant], *there)):
-            ours, theirs = _paired(*used[variant], one)
+        for statement in dict.fromkeys((*whole[variant], *there)):
+            ours, theirs = _paired(*used[variant], statement)
             look = sequential.look if watched else compare
             verdict = look(ours, theirs, criterion=criterion)
-            rounds[variant, one] = len(ours)
-            verdict = _aside(verdict, whole[variant].get(one, NOTHING), there.get(one, NOTHING))
+            rounds[variant, statement] = len(ours)
+            verdict = _aside(verdict, whole[variant].get(statement, NOTHING), there.get(statement, NOTHING))
             if disturbance := disturbances.get(variant):
                 verdict = set_aside(verdict, disturbance)
-            judged[variant, one] = verdict
-    found: dict[str, list[StatementVerdict]] = {variant: [] for variant in others}
+            judged[variant, statement] = verdict
+    verdicts: dict[str, list[StatementVerdict]] = {variant: [] for variant in others}
     base_seconds = {variant: _seconds(here) for variant, here in whole.items()}
     seconds = {variant: _seconds(there) for variant, there in by_variant.items()}
-    for (variant, one), verdict in adjust_verdicts(judged).items():
-        here, now = whole[variant].get(one, NOTHING), by_variant[variant].get(one, NOTHING)
-        found[variant].append(
+    for (variant, statement), verdict in adjust_verdicts(judged).items():
+        here, now = whole[variant].get(statement, NOTHING), by_variant[variant].get(statement, NOTHING)
+        verdicts[variant].append(
             StatementVerdict(
-                one,
+                statement,
                 here,
                 now,
                 here.seconds / base_seconds[variant] if base_seconds[variant] else 0.0,
                 now.seconds / seconds[variant] if seconds[variant] else 0.0,
-                rounds[variant, one],
+                rounds[variant, statement],
                 verdict,
             )
         )
-    return {variant: sorted(own, key=lambda verdict: -verdict.share) for variant, own in found.items()}
+    return {
+        variant: sorted(of_variant, key=lambda verdict: -verdict.share)
+        for variant, of_variant in verdicts.items()
+    }
 
 
 def judge_measured(
@@ -207,7 +214,7 @@ def judge_measured(
 ) -> dict[str, JudgedStatements]:
     """Judges the statements of runs as `judge_statements` does, with the margin of their comparison. Raises
     StoreError where a table is damaged."""
-    runs = [one.run for one in base]
+    runs = [measured_step.run for measured_step in base]
     rounds = {variant: rounds_of(measured) for variant, measured in others.items()}
     disturbed = {variant: _disturbed(base, measured) for variant, measured in others.items()}
     left_out = {variant: keys for variant, (keys, _) in disturbed.items()}
@@ -239,10 +246,10 @@ def enough_known(
     may end."""
     judged = judge_statements(base, others, watched=True, criterion=criterion, left_out=left_out)
     return all(
-        one.verdict.decided or one.verdict.aside
-        for own in judged.values()
-        for one in own
-        if one.share >= WEIGHTY
+        statement.verdict.decided or statement.verdict.aside
+        for statements in judged.values()
+        for statement in statements
+        if statement.share >= WEIGHTY
     )
 
 
@@ -251,38 +258,40 @@ def _agreed(
 ) -> list[StatementVerdict]:
     """Returns the statements with a verdict of slower or faster only if they have it when executed alone,
     too; unchanged if none were executed alone, as in repeats."""
-    there = {_in_turn(one): one for one in other}
-    sides = [(one, second) for one in base if (second := there.get(_in_turn(one))) is not None]
+    there = {_in_turn(step): step for step in other}
+    sides = [(first, second) for first in base if (second := there.get(_in_turn(first))) is not None]
     records = [
-        (one.record.alone, second.record.alone, one.record.load_limit)
-        for one, second in sides
-        if one.record.alone is not None and second.record.alone is not None
+        (first.record.alone, second.record.alone, first.record.load_limit)
+        for first, second in sides
+        if first.record.alone is not None and second.record.alone is not None
     ]
     if not records:
         return list(statements)
     results = []
-    for one in statements:
-        verdict = one.verdict
+    for statement in statements:
+        verdict = statement.verdict
         if verdict.decided and verdict.word != "same":
-            alone = alone_in(one.statement, records, verdict.criterion)
-            one = replace(one, verdict=agreed(verdict, alone), alone=alone)
-            if one.verdict.word == "slower":
-                one = replace(one, cause=_cause(one, sides))
-        results.append(one)
+            alone = alone_in(statement.statement, records, verdict.criterion)
+            statement = replace(statement, verdict=agreed(verdict, alone), alone=alone)
+            if statement.verdict.word == "slower":
+                statement = replace(statement, cause=_cause(statement, sides))
+        results.append(statement)
     return results
 
 
-def _cause(one: StatementVerdict, sides: Sequence[tuple[MeasuredStep, MeasuredStep]]) -> QueryCause | None:
+def _cause(
+    statement: StatementVerdict, sides: Sequence[tuple[MeasuredStep, MeasuredStep]]
+) -> QueryCause | None:
     """Returns why a statement is slower, from the last comparison that has looked for the reason; None if
     none has."""
-    if one.alone is None or one.alone.verdict is None:
+    if statement.alone is None or statement.alone.verdict is None:
         return None
     for ours, theirs in reversed(sides):
-        name = one.statement.name
+        name = statement.statement.name
         record = next((cause for cause in theirs.record.query_causes if cause.name == name), None)
         if record is not None:
             labels = ours.run.variant, theirs.run.variant
-            alone = one.alone.verdict
+            alone = statement.alone.verdict
             return judge_cause(record, labels, alone, theirs.record.load_limit, alone.criterion, None)
     return None
 
@@ -303,7 +312,7 @@ def _without(base: Rounds, other: Rounds, left_out: Collection[RoundKey]) -> tup
 def _disturbed(base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]) -> tuple[set[RoundKey], str]:
     """Returns the rounds in which other programs disturbed a side, all of them on a machine on which they
     disturbed the step; and why all are disturbed, an empty text where they are not."""
-    here, there = ({one.run.repeat: one for one in side} for side in (base, other))
+    here, there = ({step.run.repeat: step for step in side} for side in (base, other))
     undisturbed_base, _, reason = undisturbed(here, there)
     rounds = {
         (here[repeat].run.comparison or "", repeat, part.pair)
@@ -319,13 +328,15 @@ def _disturbed(base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]) -> t
 
 
 def _seconds(statements: Mapping[Statement, Executions]) -> float:
-    return sum(one.seconds for one in statements.values())
+    return sum(executions.seconds for executions in statements.values())
 
 
 def _paired(base: Rounds, other: Rounds, statement: Statement) -> tuple[list[float], list[float]]:
     """Executions for each second, of the rounds in which both sides asked it."""
     pairs = list(_both(base, other, statement))
-    return [one.calls / one.seconds for one, _ in pairs], [one.calls / one.seconds for _, one in pairs]
+    return [executions.calls / executions.seconds for executions, _ in pairs], [
+        executions.calls / executions.seconds for _, executions in pairs
+    ]
 
 
 def _both(base: Rounds, other: Rounds, statement: Statement) -> Iterator[tuple[Executions, Executions]]:

@@ -134,21 +134,21 @@ def _workload(
     thresholds: tuple[float, float],
 ) -> Summary:
     columns = step_columns(step for run in runs for step in run.steps)
-    found: dict[tuple[str, str], list[tuple[Run, StepRecord]]] = {}
+    by_step: dict[tuple[str, str], list[tuple[Run, StepRecord]]] = {}
     for run in runs:
         for step in run.steps:
-            found.setdefault((run.variant, step.name), []).append((run, step))
+            by_step.setdefault((run.variant, step.name), []).append((run, step))
 
     # Rates of one machine: those of several have no middle that means anything.
     of_one = shown_machine(runs, base)
 
     def at(variant: str, column: SummaryColumn) -> list[StepRecord]:
-        records = found.get((variant, column.step), [])
+        records = by_step.get((variant, column.step), [])
         return [step for run, step in records if of_one in (None, run.machine)]
 
     def by_machine(variant: str, column: SummaryColumn) -> dict[str, list[StepRecord]]:
         grouped: dict[str, list[StepRecord]] = {}
-        for run, step in found.get((variant, column.step), []):
+        for run, step in by_step.get((variant, column.step), []):
             grouped.setdefault(run.machine, []).append(step)
         return grouped
 
@@ -214,14 +214,19 @@ def _relative_cell(
     pairs = (
         [(records[machine], base[machine]) for machine in sorted(common)]
         if common
-        else [([r for own in records.values() for r in own], [r for own in base.values() for r in own])]
+        else [
+            (
+                [r for machine_records in records.values() for r in machine_records],
+                [r for machine_records in base.values() for r in machine_records],
+            )
+        ]
     )
-    rates = [(_rate(own), _rate(theirs)) for own, theirs in pairs]
-    ratios = [ratio for own, theirs in rates if (ratio := relative(own, theirs)) is not None]
+    rates = [(_rate(ours), _rate(theirs)) for ours, theirs in pairs]
+    ratios = [ratio for ours, theirs in rates if (ratio := relative(ours, theirs)) is not None]
     value = ratios[0].value if len(ratios) == 1 else geometric_mean([ratio.value for ratio in ratios])
     if value is None:
         return SummaryCell(None, "missing")
-    every = [record for own, _ in pairs for record in own]
+    every = [record for ours, _ in pairs for record in ours]
     met = sla_of(every)
     comparable = met is not False and sla_of([r for _, theirs in pairs for r in theirs]) is not False
     return SummaryCell(

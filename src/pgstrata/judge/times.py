@@ -102,16 +102,16 @@ def judge_times(
         compared = compare_quantiles(base, other, QUANTILES[name], bounds_of)
         if compared is None:
             continue
-        found = _verdict(compared, criterion)
+        judged = _verdict(compared, criterion)
         if out > (1 - FEWEST_LEFT) * count:
-            found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} batches")
-        verdicts.append(TimesVerdict(name, found, compared.base, compared.other))
+            judged = verdict.set_aside(judged, f"other programs disturbed {out:,} of {count:,} batches")
+        verdicts.append(TimesVerdict(name, judged, compared.base, compared.other))
     return verdicts
 
 
 def _verdict(compared: QuantileEstimate, criterion: Criterion) -> Verdict:
-    found = judge(compared.estimate, compared.interval, compared.p_value, criterion)
-    return replace(found, word="unclear", reason=compared.why_not) if compared.why_not else found
+    judged = judge(compared.estimate, compared.interval, compared.p_value, criterion)
+    return replace(judged, word="unclear", reason=compared.why_not) if compared.why_not else judged
 
 
 @dataclass(frozen=True)

@@ -167,16 +167,16 @@ def differences(
 
 def duplicates(base: Mapping[str, str], overlays: Sequence[Overlay]) -> dict[str, str | None]:
     """Overlays that change nothing (→ None), or the same as an earlier one (→ its name)."""
-    found: dict[str, str | None] = {}
+    originals: dict[str, str | None] = {}
     for i, overlay in enumerate(overlays):
         if not differences(base, overlay.settings):
-            found[overlay.name] = None
+            originals[overlay.name] = None
             continue
         for earlier in overlays[:i]:
-            if earlier.name not in found and not differences(earlier.settings, overlay.settings):
-                found[overlay.name] = earlier.name
+            if earlier.name not in originals and not differences(earlier.settings, overlay.settings):
+                originals[overlay.name] = earlier.name
                 break
-    return found
+    return originals
 
 
 def warnings(
@@ -243,8 +243,8 @@ def combine(
     winners: list[Overlay] = []
     left: list[LeftOutOverlay] = []
     for overlay in overlays:
-        own = by_overlay.get(overlay.name, [])
-        benefits = [e for e in own if e.cls in ("significant benefit", "small benefit")]
+        overlay_entries = by_overlay.get(overlay.name, [])
+        benefits = [e for e in overlay_entries if e.cls in ("significant benefit", "small benefit")]
         if not benefits:
             continue
         if hurt := [

@@ -72,7 +72,7 @@ class Loads:
     def phases(self, options: LoadsOptions, server: Features) -> list[Phase]:
         o = options
         need_feature(server, Feature.WAL_NAMES, "loads", "older servers name what their log holds otherwise")
-        made: Mapping[StepName, Sequence[Phase]] = {
+        phases_by_name: Mapping[StepName, Sequence[Phase]] = {
             "copy": [_copy(o)],
             "index": [_index(o, server, "index", "t", 0)],
             "index-parallel": [
@@ -93,7 +93,7 @@ class Loads:
         if "copy" not in o.steps:
             phases += [_copy(o, measured=False), Settle([TABLE], seconds=0)]
         for name in o.steps:
-            phases += made[name]
+            phases += phases_by_name[name]
         return phases
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:

@@ -52,7 +52,7 @@ class CampaignOutcome:
     """What became of a campaign: folders of the runs made now, and what failed why."""
 
     plan: Plan
-    made: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
     failed: list[tuple[PlannedRun, str]] = field(default_factory=list)
 
 
@@ -97,8 +97,8 @@ def clear_places(campaign: Campaign, root: Path) -> list[str]:
     Raises as `find_storage` does: what is cleared lies where nobody else can have prepared it.
     """
     kinds = [(v.data_dir, v.wal_dir) for v in campaign.variants]
-    found = [find_storage(data, wal, None) for data, wal in dict.fromkeys(kinds)]
-    places = [root, *(one.data for one in found), *(one.wal for one in found)]
+    storages = [find_storage(data, wal, None) for data, wal in dict.fromkeys(kinds)]
+    places = [root, *(storage.data for storage in storages), *(storage.wal for storage in storages)]
     wanted = dict.fromkeys(place for place in places if place is not None)
     return [text for place in wanted for text in clear_leftovers(place)]
 
@@ -223,7 +223,7 @@ def _make(run: PlannedRun, session: Session, progress: Progress, outcome: Campai
         with interrupts.shield():
             builder.abandon()
         raise
-    outcome.made.append(folder)
+    outcome.folders.append(folder)
     if error is not None:
         outcome.failed.append((run, error))
     else:
@@ -267,20 +267,20 @@ def _interleave(
                 ActiveRun(session, run, builder, progress)
                 for run, builder in zip(group, builders, strict=True)
             ]
-            made = RunsInTurn(session.campaign, active, plan.base).measure()
+            measured = RunsInTurn(session.campaign, active, plan.base).measure()
         except BaseException:
             with interrupts.shield():
                 for builder in builders:
                     if builder.folder.exists():
                         builder.abandon()
             raise
-        folders = {run.key: folder for run, (folder, _) in zip(group, made, strict=True)}
-        failed = [(run, error) for run, (_, error) in zip(group, made, strict=True) if error is not None]
+        folders = {run.key: folder for run, (folder, _) in zip(group, measured, strict=True)}
+        failed = [(run, error) for run, (_, error) in zip(group, measured, strict=True) if error is not None]
         with storing("set older runs aside", results.root):
             comparisons.replace_older(results, folders, [run.key for run, _ in failed])
         for run in group:  # not before all are there: else half a comparison would be left
             kept.drop(results.root, run.key)
-        outcome.made += [folder for folder, _ in made]
+        outcome.folders += [folder for folder, _ in measured]
         outcome.failed += failed
         progress.runs_ended(failed, time.monotonic() - begun)
     interrupts.check()

@@ -196,8 +196,8 @@ class StepMeasurement:
         if not part.step.reads_only and (reading := [r.name for r in part.step.roles if r.reads_only]):
             reader = where.cluster.standbys.serving(reads_only=True)
             if reader is not server:
-                own = reader.connection(where.database, confined=part.step.confined)
-                apart = dict.fromkeys(reading, own)
+                own_connection = reader.connection(where.database, confined=part.step.confined)
+                apart = dict.fromkeys(reading, own_connection)
         connection = server.connection(where.database, confined=part.step.confined)
         spec = self._driver_spec(part, connection, apart)
         span, interval = part.step.seconds, 1.0

@@ -52,17 +52,17 @@ def _done(parts: Sequence[Done]) -> Done:
     """Merges the `done` events of parts."""
     roles = []
     for role in parts[-1].roles:
-        own = [r for part in parts for r in part.roles if r.name == role.name]
-        histogram = merge([decode(r.histogram) for r in own])
+        role_parts = [r for part in parts for r in part.roles if r.name == role.name]
+        histogram = merge([decode(r.histogram) for r in role_parts])
         roles.append(
             structs.replace(
                 role,
-                **{name: sum(getattr(r, name) for r in own) for name in COUNTS},
+                **{name: sum(getattr(r, name) for r in role_parts) for name in COUNTS},
                 histogram=histogram.encode(),
-                latency=_latency(histogram, [(r.operations, r.latency) for r in own]),
-                replay=_replayed([r.replay for r in own if r.replay is not None]),
-                statements_by_name=statements_by_name(s for r in own for s in r.statements_by_name),
-                scripts=_scripts([r.scripts for r in own]),
+                latency=_latency(histogram, [(r.operations, r.latency) for r in role_parts]),
+                replay=_replayed([r.replay for r in role_parts if r.replay is not None]),
+                statements_by_name=statements_by_name(s for r in role_parts for s in r.statements_by_name),
+                scripts=_scripts([r.scripts for r in role_parts]),
             )
         )
     return structs.replace(
@@ -90,10 +90,12 @@ def _replayed(parts: Sequence[Replayed]) -> Replayed | None:
         max=max(part.lag.max for part in parts),
     )
     failures: dict[tuple[str, str | None, str | None], ReplayFailure] = {}
-    for one in (failure for part in parts for failure in part.failures):
-        key = (one.statement, one.then, one.now)
+    for replay_failure in (failure for part in parts for failure in part.failures):
+        key = (replay_failure.statement, replay_failure.then, replay_failure.now)
         seen = failures.get(key)
-        failures[key] = one if seen is None else structs.replace(seen, count=seen.count + one.count)
+        failures[key] = (
+            replay_failure if seen is None else structs.replace(seen, count=seen.count + replay_failure.count)
+        )
     found_nothing: Counter[str] = Counter()
     for part in parts:
         found_nothing.update(part.found_nothing)
@@ -125,8 +127,8 @@ def _scripts(lists: Sequence[Sequence[ScriptTotals]]) -> list[ScriptTotals]:
 
 
 def _latency(histogram: Histogram, parts: Sequence[tuple[int, events.Latency]]) -> events.Latency:
-    found = added_up(histogram, [(n, LatencyRecord(**structs.asdict(latency))) for n, latency in parts])
-    return events.Latency(**{name: time or 0.0 for name, time in structs.asdict(found).items()})
+    whole = added_up(histogram, [(n, LatencyRecord(**structs.asdict(latency))) for n, latency in parts])
+    return events.Latency(**{name: time or 0.0 for name, time in structs.asdict(whole).items()})
 
 
 def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepObserved:

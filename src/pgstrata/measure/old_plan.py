@@ -109,7 +109,7 @@ def _number(text: str | None) -> float | None:
 def differing(old: Mapping[str, Setting], new: Mapping[str, Setting]) -> dict[str, str]:
     """Returns the settings that the servers have different values of, with the old ones; what the old server
     did not know is off."""
-    found = {
+    known = {
         name: old[name].value
         for name, setting in new.items()
         if name in old and old[name].value != setting.value
@@ -119,7 +119,7 @@ def differing(old: Mapping[str, Setting], new: Mapping[str, Setting]) -> dict[st
         for name, setting in new.items()
         if name not in old and setting.kind == "bool" and setting.value == "on" and setting.decides_plans
     }
-    return found | unknown
+    return known | unknown
 
 
 def statements(settings: Settings) -> tuple[str, ...]:
@@ -200,12 +200,12 @@ class _Search:
                         continue
                     if self.is_over:
                         return None
-                    found = {**settings, name: value}
-                    detail = self.detail(found)
+                    candidate = {**settings, name: value}
+                    detail = self.detail(candidate)
                     if detail == tuple(self._wanted):
-                        return found
+                        return candidate
                     if detail is not None:
-                        plans.setdefault(detail, found)
+                        plans.setdefault(detail, candidate)
             seen = {self.detail(settings) for settings in beam}
             nearest = sorted(
                 (plan for plan in plans if plan not in seen), key=lambda plan: distance(plan, self._wanted)
@@ -232,23 +232,23 @@ def find_old_plan(
     begun = explainer.asked
     search = _Search(explainer, wanted, kinds_of(wanted_plan), new, before, check)
     values = {name: value for name, value in differing(old, new).items() if new[name].decides_plans}
-    found: dict[str, str] | None = None
+    settings: dict[str, str] | None = None
     if search.brings_it({}):
-        found = {}
+        settings = {}
     elif (planned := {k: v for k, v in values.items() if k not in _EXECUTED}) and search.brings_it(planned):
-        found = planned
-    if found is None:
-        found = search.forbidden()
-    if found is None and values and search.brings_it(values):
-        found = values
-    if found is None:
+        settings = planned
+    if settings is None:
+        settings = search.forbidden()
+    if settings is None and values and search.brings_it(values):
+        settings = values
+    if settings is None:
         steps = [*values.items(), *_steps(new)]
-        found = search.walked(list(dict.fromkeys(steps)), {})
-    if found is None and values and not search.is_over:
-        found = search.walked(_steps(new), values)
-    if found:
-        found = search.reduced(found)
-    return OldPlan(found, explainer.asked - begun)
+        settings = search.walked(list(dict.fromkeys(steps)), {})
+    if settings is None and values and not search.is_over:
+        settings = search.walked(_steps(new), values)
+    if settings:
+        settings = search.reduced(settings)
+    return OldPlan(settings, explainer.asked - begun)
 
 
 def kinds_of(plan: Any) -> set[str]:

@@ -73,12 +73,12 @@ class Pace:
     def _expected(self, workload: str, stage: Stage) -> float:
         measured = stage.kind != LOADING
         choices = [
-            [one for one in self._over if one[0] == workload and one[1].step == stage.step],
-            [one for one in self._over if one[1].kind == stage.kind],
-            [one for one in self._over if one[1].kind != LOADING] if measured else [],
+            [entry for entry in self._over if entry[0] == workload and entry[1].step == stage.step],
+            [entry for entry in self._over if entry[1].kind == stage.kind],
+            [entry for entry in self._over if entry[1].kind != LOADING] if measured else [],
         ]
         for choice in choices:
-            expected, took = sum(one[2] for one in choice), sum(one[3] for one in choice)
+            expected, took = sum(entry[2] for entry in choice), sum(entry[3] for entry in choice)
             if expected > 0:
                 return stage.seconds * took / expected
         return stage.seconds
@@ -86,12 +86,13 @@ class Pace:
     def _as_before(self, workload: str, stage: Stage) -> float:
         """Returns the seconds of a stage if it ends as soon as those earlier stages did in which a verdict
         was waited for."""
-        before = [one for one in self._over if one[1].kind == stage.kind and one[1].measured]
+        before = [entry for entry in self._over if entry[1].kind == stage.kind and entry[1].measured]
         most = self._expected(workload, stage)
         if not stage.measured or not before:
             return most
         return min(
-            most, stage.seconds * sum(one[3] for one in before) / sum(one[1].seconds for one in before)
+            most,
+            stage.seconds * sum(entry[3] for entry in before) / sum(entry[1].seconds for entry in before),
         )
 
     def left_as_before(self) -> float:

@@ -74,13 +74,13 @@ class StepProfile:
         """
         record: dict[str, ProfileRecord] = {}
         notes: list[str] = []
-        for role in dict.fromkeys(one.profile.role for one in self._profiles):
-            own = [one for one in self._profiles if one.profile.role == role]
+        for role in dict.fromkeys(role_profile.profile.role for role_profile in self._profiles):
+            profiles = [role_profile for role_profile in self._profiles if role_profile.profile.role == role]
             name = None
-            if stacks := add_up(one.stacks for one in own if one.stacks):
+            if stacks := add_up(role_profile.stacks for role_profile in profiles if role_profile.stacks):
                 name = f"profile/{order:02d}-{slug(step)}-{slug(role)}.folded.gz"
                 attach(name, gzip.compress(folded_text(stacks).encode(), 6, mtime=0))
-            parts = [one.profile for one in own]
+            parts = [role_profile.profile for role_profile in profiles]
             costs = [p.perf_cpu_seconds for p in parts if p.perf_cpu_seconds is not None]
             note = next((p.note for p in parts if p.note), "")
             record[role] = ProfileRecord(

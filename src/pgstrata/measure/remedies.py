@@ -73,7 +73,7 @@ def missing_indexes(
 ) -> list[str]:
     """Returns the definitions of the indexes that the old plan reads and the new server has not, by whatever
     name. Raises psycopg.Error."""
-    found = []
+    definitions = []
     for name in indexes_of(wanted_plan):
         check()
         row = old.execute(
@@ -94,9 +94,9 @@ def missing_indexes(
             "WHERE n.nspname = %s AND t.relname = %s AND i.indisvalid",
             (schema, table),
         ).fetchall()
-        if _unnamed(definition) not in {_unnamed(one) for (one,) in there}:
-            found.append(definition)
-    return found
+        if _unnamed(definition) not in {_unnamed(existing) for (existing,) in there}:
+            definitions.append(definition)
+    return definitions
 
 
 def _unnamed(definition: str) -> str:
@@ -174,7 +174,7 @@ def candidates(
     them away again. Raises psycopg.Error where the connection breaks.
     """
     plain = explainer.detail(without) or ()
-    found: list[Candidate] = []
+    remedies: list[Candidate] = []
 
     def add(kind: RemedyKind, sql: Sequence[str], before: Sequence[str], *, executes: bool = False) -> None:
         check()
@@ -182,9 +182,9 @@ def candidates(
         plan = asks.detail(before)
         if plan is None or (plan == plain and not executes):
             return
-        if executes or all(plan != one.plan or one.kind in ("memory", "jit") for one in found):
+        if executes or all(plan != remedy.plan or remedy.kind in ("memory", "jit") for remedy in remedies):
             text = asks.query if kind == "rewrite" else ""
-            found.append(Candidate(kind, tuple(sql), tuple(before), plan, text))
+            remedies.append(Candidate(kind, tuple(sql), tuple(before), plan, text))
 
     if indexes:
         add("index", indexes, ())
@@ -201,7 +201,7 @@ def candidates(
             add("rewrite", [*indexes, *sql, rewritten.query], sql)
     if _is_compiled(executed) and "jit" in new and new["jit"].value == "on":
         sql = (set_local("jit", "off"),)
-        if all(one.sql != sql for one in found):
+        if all(remedy.sql != sql for remedy in remedies):
             add("jit", sql, [*without, *sql], executes=True)
     if (needed := spilled_kilobytes(executed)) and "work_mem" in new:
         megabytes = 1 << (int(min(needed, MOST_MEMORY_KB)) // 1024).bit_length()
@@ -219,10 +219,10 @@ def candidates(
         add("setting", sql, [*without, *sql], executes=True)
     for name, value in list(differ.items())[:MOST_SETTINGS]:
         sql = (set_local(name, value),)
-        has_more_memory = name == "work_mem" and any(each.kind == "memory" for each in found)
-        if not has_more_memory and all(each.sql != sql for each in found):
+        has_more_memory = name == "work_mem" and any(each.kind == "memory" for each in remedies)
+        if not has_more_memory and all(each.sql != sql for each in remedies):
             add("setting", sql, [*without, *sql], executes=same_plan)
-    return found
+    return remedies
 
 
 def _is_compiled(executed: Any) -> bool:
@@ -235,7 +235,7 @@ def _statistics(
 ) -> list[tuple[RemedyKind, list[str]]]:
     """Returns statements that renew or refine the planner's statistics, for tables whose rows were estimated
     wrong; where the plan has changed and no row count is wrong or known, the statistics of all its tables."""
-    relations = [one.relation for one in wrong if one.relation is not None]
+    relations = [estimate.relation for estimate in wrong if estimate.relation is not None]
     if not relations and (wrong or not same_plan):
         relations = relations_of(executed)
     names: dict[Relation, str] = {}
@@ -244,29 +244,33 @@ def _statistics(
             names[relation] = name
     if not names:
         return []
-    found: list[tuple[RemedyKind, list[str]]] = [("analyze", [f"ANALYZE {name}" for name in names.values()])]
+    remedies: list[tuple[RemedyKind, list[str]]] = [
+        ("analyze", [f"ANALYZE {name}" for name in names.values()])
+    ]
     columns: dict[str, dict[str, None]] = {}
     together: dict[tuple[str, tuple[str, ...]], None] = {}
     aliases = aliases_of(executed)
     for of_node in _column_sets(executed, wrong):
-        own: dict[str, list[str]] = {}
+        by_table: dict[str, list[str]] = {}
         for alias, column in of_node:
             if (table := names.get(aliases.get(alias, ("", "")))) is not None:
-                own.setdefault(table, []).append(column)
+                by_table.setdefault(table, []).append(column)
                 columns.setdefault(table, {})[column] = None
-        for table, listed in own.items():
+        for table, listed in by_table.items():
             if 2 <= len(listed) <= MOST_COLUMNS:
                 together[table, tuple(sorted(listed))] = None
     if columns:
-        found.append(("target", [*map(_alter, columns.items()), *(f"ANALYZE {table}" for table in columns)]))
+        remedies.append(
+            ("target", [*map(_alter, columns.items()), *(f"ANALYZE {table}" for table in columns)])
+        )
     if together:
         create = [
             f"CREATE STATISTICS {_statistics_name(table, listed)} ON {', '.join(listed)} FROM {table}"
             for table, listed in together
         ]
         renewed = dict.fromkeys(table for table, _ in together)
-        found.append(("statistics", [*create, *(f"ANALYZE {table}" for table in renewed)]))
-    return found
+        remedies.append(("statistics", [*create, *(f"ANALYZE {table}" for table in renewed)]))
+    return remedies
 
 
 def _alter(columns: tuple[str, Mapping[str, None]]) -> str:
@@ -277,7 +281,7 @@ def _alter(columns: tuple[str, Mapping[str, None]]) -> str:
 
 def _column_sets(executed: Any, wrong: Sequence[RowEstimate]) -> list[list[tuple[str, str]]]:
     """Returns the columns of the conditions and keys of each node that was estimated wrong."""
-    texts = [one.columns for one in wrong]
+    texts = [estimate.columns for estimate in wrong]
     if not wrong:
         texts = [columns_of(node.plan) for node in nodes_of(executed) if _reads(node.plan)]
     return [[_split(column) for column in columns] for columns in texts if columns]

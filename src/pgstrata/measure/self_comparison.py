@@ -58,16 +58,18 @@ def study_of_one(
 
 def of_base(short: Study, campaign: Campaign, base: Variant) -> Campaign:
     """Returns the short study, with the base of a campaign as both of its clusters."""
-    made = check_study(short)
+    study = check_study(short)
     two = [base.model_copy(update={"label": label, "memory": None}) for label in LABELS]
-    spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
-    return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
+    spec = study.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
+    return study.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
 
 
 def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> Pairs | None:
     """Returns the pairs that the two made; None where a step is missing or was not cut into slices."""
-    made = {run.variant: run for run in runs}
-    records = [next((s for s in made[v].steps if s.name == step), None) for v in LABELS if v in made]
+    by_variant = {run.variant: run for run in runs}
+    records = [
+        next((s for s in by_variant[v].steps if s.name == step), None) for v in LABELS if v in by_variant
+    ]
     if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
         return None
     return pairs_of(records[0], records[1])

@@ -83,10 +83,10 @@ def driver_spec(
     """
     if engine == "auto" and results_dir is not None:
         engine = "blocking"
-    own = step.spec()
-    roles = [structs.replace(role, connection=apart.get(role.name)) for role in own.roles]
+    spec = step.spec()
+    roles = [structs.replace(role, connection=apart.get(role.name)) for role in spec.roles]
     return Spec(
-        **structs.asdict(structs.replace(own, roles=roles)),
+        **structs.asdict(structs.replace(spec, roles=roles)),
         connection=connection,
         seed=seed,
         engine=engine,

@@ -93,16 +93,16 @@ def statement_rows(part: int, done: Done) -> list[dict[str, Any]]:
     return [
         {
             "part": part,
-            "statement": one.name,
-            "calls": one.count,
-            "errors": one.errors,
-            "rows": one.rows,
-            "seconds": one.seconds_total,
-            "max_seconds": one.seconds_max,
+            "statement": totals.name,
+            "calls": totals.count,
+            "errors": totals.errors,
+            "rows": totals.rows,
+            "seconds": totals.seconds_total,
+            "max_seconds": totals.seconds_max,
         }
         for role in done.roles
         if role.replay is not None
-        for one in role.statements_by_name
+        for totals in role.statements_by_name
     ]
 
 
@@ -113,21 +113,23 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         sessions=replayed.sessions,
         lost=replayed.lost,
         unsent=replayed.unsent,
-        failures=tuple(ReplayFailureRecord(**structs.asdict(one)) for one in replayed.failures),
+        failures=tuple(ReplayFailureRecord(**structs.asdict(failure)) for failure in replayed.failures),
         found_nothing=dict(replayed.found_nothing),
     )
 
 
 def statements_by_name(statements: Iterable[StatementTotals]) -> list[StatementTotals]:
     """Adds up statements of one name: those of several parts, and those that a script has several times."""
-    found: dict[str, StatementTotals] = {}
-    for one in statements:
-        seen = found.get(one.name)
+    by_name: dict[str, StatementTotals] = {}
+    for statement in statements:
+        seen = by_name.get(statement.name)
         if seen is not None:
-            added = {name: getattr(seen, name) + getattr(one, name) for name in _ADDED}
-            one = structs.replace(seen, **added, seconds_max=max(seen.seconds_max, one.seconds_max))
-        found[one.name] = one
-    return list(found.values())
+            added = {name: getattr(seen, name) + getattr(statement, name) for name in _ADDED}
+            statement = structs.replace(
+                seen, **added, seconds_max=max(seen.seconds_max, statement.seconds_max)
+            )
+        by_name[statement.name] = statement
+    return list(by_name.values())
 
 
 def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float | None) -> RoleRecord:
@@ -141,17 +143,17 @@ def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float |
         cpu_seconds=cpu_seconds,
         latency=LatencyRecord(**structs.asdict(done.latency)),
         statements_by_name=tuple(
-            StatementRecord(**{name: getattr(one, name) for name in StatementRecord.__struct_fields__})
-            for one in statements_by_name(done.statements_by_name)
+            StatementRecord(**{name: getattr(totals, name) for name in StatementRecord.__struct_fields__})
+            for totals in statements_by_name(done.statements_by_name)
         ),
         scripts={
-            one.name: ScriptRecord(
-                transactions=one.transactions,
-                errors=one.errors,
-                retries=one.retries,
-                latency=LatencyRecord(**structs.asdict(one.latency)),
+            script.name: ScriptRecord(
+                transactions=script.transactions,
+                errors=script.errors,
+                retries=script.retries,
+                latency=LatencyRecord(**structs.asdict(script.latency)),
             )
-            for one in done.scripts
+            for script in done.scripts
         },
     )
 

@@ -195,12 +195,12 @@ class TwoServers:
 
     def both(self, runs: Sequence[Run]) -> tuple[Run, Run]:
         """Returns the run of each. Raises StoreError if either is not there."""
-        found = {run.variant: run for run in runs}
-        if not set(self.labels) <= found.keys():
+        by_variant = {run.variant: run for run in runs}
+        if not set(self.labels) <= by_variant.keys():
             raise StoreError(
                 f"the runs of {self.name} in {self.results} are not whole", "remove the folder to begin anew"
             )
-        return found[self.labels[0]], found[self.labels[1]]
+        return by_variant[self.labels[0]], by_variant[self.labels[1]]
 
     def measure(self, console: Console) -> MeasuredRatio:
         """Measures as `run` does, for work of a single step, and returns the ratio of its runs. Raises
@@ -215,22 +215,22 @@ class TwoServers:
 
 
 def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
-    one, two = _record(base, step), _record(other, step)
-    found = estimate(*pairs_of(one, two))
-    if not math.isfinite(found.standard_error):
-        raise _too_few(step, found.n, one, two)
+    first, two = _record(base, step), _record(other, step)
+    effect = estimate(*pairs_of(first, two))
+    if not math.isfinite(effect.standard_error):
+        raise _too_few(step, effect.n, first, two)
     return MeasuredRatio(
-        found.log,
-        normal_error(found),
-        found.n,
-        one.rate or 0.0,
-        (one.rate or 0.0) * math.exp(found.log),
-        one.rate_unit,
+        effect.log,
+        normal_error(effect),
+        effect.n,
+        first.rate or 0.0,
+        (first.rate or 0.0) * math.exp(effect.log),
+        first.rate_unit,
         campaign,
-        sum(part.seconds for part in (*one.slices, *two.slices)),
+        sum(part.seconds for part in (*first.slices, *two.slices)),
         (base, other),
-        plan_changes(one.plans, two.plans),
-        _cpu(one, two),
+        plan_changes(first.plans, two.plans),
+        _cpu(first, two),
     )
 
 
@@ -239,8 +239,8 @@ def _cpu(base: StepRecord, other: StepRecord) -> float | None:
     return math.log(before / after) if before and after else None
 
 
-def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewPairsError:
-    out, known = left_out(one, two)
+def _too_few(step: str, pairs: int, first: StepRecord, two: StepRecord) -> TooFewPairsError:
+    out, known = left_out(first, two)
     if out:
         return TooFewPairsError(
             f"{step} cannot be compared by the rate: in {out} of {known} pairs a server waited for a CPU "
@@ -250,18 +250,18 @@ def _too_few(step: str, pairs: int, one: StepRecord, two: StepRecord) -> TooFewP
     return TooFewPairsError(f"{step} was too short for a comparison: {pairs} pairs", "give it more --seconds")
 
 
-def normal_error(found: Estimate) -> float:
+def normal_error(effect: Estimate) -> float:
     """Returns the standard error of a normal value whose 95 % interval is Student's: with few pairs the error
     itself is uncertain."""
-    of_pairs = found.standard_error * student_quantile(found.freedom, 0.975) / NORMAL_95
-    return math.hypot(of_pairs, found.start_error)
+    of_pairs = effect.standard_error * student_quantile(effect.freedom, 0.975) / NORMAL_95
+    return math.hypot(of_pairs, effect.start_error)
 
 
 def _record(run: Run, step: str) -> StepRecord:
-    found = next((record for record in run.steps if record.name == step), None)
-    if found is None:
+    step_record = next((record for record in run.steps if record.name == step), None)
+    if step_record is None:
         raise StoreError(f"{run.folder} has no step {step}", "remove the folder to begin anew")
-    return found
+    return step_record
 
 
 def steps_of(chosen: ChosenWorkload) -> list[str]:

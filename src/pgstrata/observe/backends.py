@@ -88,26 +88,26 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
     if not (proc / str(pid)).exists():
         return []
     # A kernel built without CONFIG_PROC_CHILDREN: ask every process for its parent.
-    found = []
+    pids = []
     for entry in proc.iterdir():
         if entry.name.isdigit():
             fields = _stat(int(entry.name), proc)
             if fields is not None and len(fields) > _PPID and int(fields[_PPID]) == pid:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def processes(postmaster: int, known: Iterable[int] = (), proc: Path = PROC) -> list[int]:
     """Returns the postmaster and all its descendants. Those of `known` are not asked for children: saves
     time."""
     leaves = set(known)
-    found, todo = [], [postmaster]
+    pids, todo = [], [postmaster]
     while todo:
         pid = todo.pop()
-        found.append(pid)
+        pids.append(pid)
         if pid not in leaves:
             todo.extend(children(pid, proc))
-    return found
+    return pids
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,13 @@ def devices_of(data_dir: Path, root: Path = ROOT) -> list[str]:
     paths = [data_dir, data_dir / "pg_wal", data_dir / "pg_xlog"]
     with suppress(OSError):
         paths += list((data_dir / "pg_tblspc").iterdir())
-    found: list[str] = []
+    devices: list[str] = []
     for path in paths:
         if path.exists():
             number = block_device(path, root)
-            if number is not None and number not in found:
-                found.append(number)
-    return found
+            if number is not None and number not in devices:
+                devices.append(number)
+    return devices
 
 
 def with_devices(

@@ -40,15 +40,15 @@ class Check:
 
 def governor(root: Path = ROOT) -> Check:
     name = "CPU frequency governor"
-    found = machine.governors(root)
-    if not found:
+    governors = machine.governors(root)
+    if not governors:
         return Check(name, "ok", "the kernel does not control frequencies here (usual on virtual machines)")
-    if found == ["performance"]:
+    if governors == ["performance"]:
         return Check(name, "ok", "performance")
     return Check(
         name,
         "warn",
-        f"{', '.join(found)}: the frequency follows the load",
+        f"{', '.join(governors)}: the frequency follows the load",
         "Run `cpupower frequency-set -g performance` as root.",
     )
 
@@ -196,12 +196,12 @@ def load(root: Path = ROOT) -> Check:
     name = "other load"
     text = machine.read(root / "proc/loadavg")
     try:
-        one = float((text or "").split()[0])
+        average = float((text or "").split()[0])
     except (IndexError, ValueError):
         return Check(name, "unknown", "/proc/loadavg does not say")
-    seen = f"load average {one:.2f} on {machine.cpus()} CPUs"
+    seen = f"load average {average:.2f} on {machine.cpus()} CPUs"
     fix = "Stop other programs (see `top`), or wait a minute and look again."
-    share = one / machine.cpus()
+    share = average / machine.cpus()
     if share > 0.5:
         return Check(name, "bad", seen, fix)
     return Check(name, "warn", seen, fix) if share > 0.15 else Check(name, "ok", seen)

@@ -88,14 +88,14 @@ def _time(stamp: bytes, zone: bytes) -> float | None:
         return None
 
 
-def events(found: Iterable[LogMessage], begin: float, end: float) -> list[LogEvent]:
+def events(messages: Iterable[LogMessage], begin: float, end: float) -> list[LogEvent]:
     """Returns the events that overlap the time from `begin` to `end` (Unix time), in order.
 
     `second` and `until` count from `begin`; `until` may lie behind the end.
     """
     spans: list[tuple[Kind, float, float | None, str]] = []
     starting: dict[int, LogMessage] = {}
-    for entry in found:
+    for entry in messages:
         if _STARTING.match(entry.text):
             starting[entry.pid] = entry
         elif match := _COMPLETE.match(entry.text):

@@ -59,8 +59,8 @@ def governors(root: Path = ROOT) -> list[str]:
     """Returns the frequency governors in use, each once; empty where the kernel does not control
     frequencies."""
     folder = root / "sys/devices/system/cpu"
-    found = {read(path) for path in folder.glob("cpu[0-9]*/cpufreq/scaling_governor")}
-    return sorted(g for g in found if g)
+    names = {read(path) for path in folder.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return sorted(g for g in names if g)
 
 
 def turbo(root: Path = ROOT) -> bool | None:

@@ -69,7 +69,7 @@ def database_bytes(session: Session) -> int | None:
 
 def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
     """Returns the names of the tables that exist, and their oids."""
-    found: dict[str, int] = {}
+    tables: dict[str, int] = {}
     for name in names:
         schema, _, table = name.rpartition(".")
         row = session.execute(
@@ -78,15 +78,15 @@ def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
             (table, schema or "public"),
         ).fetchone()
         if row is not None:
-            found[name] = int(row[0])
-    return found
+            tables[name] = int(row[0])
+    return tables
 
 
 def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]:
     """Returns the sizes by table, from 8.1 on; empty before."""
     if not catalog_of(session).has(RELATION_SIZE):
         return {}
-    found = {}
+    sizes = {}
     for name, oid in _tables(session, names).items():
         row = session.execute(
             "SELECT pg_total_relation_size(%(t)s::oid)::int8,"
@@ -95,14 +95,14 @@ def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]
             {"t": oid},
         ).fetchone()
         assert row is not None
-        found[name] = TableSizes(table_bytes=int(row[0]) - int(row[1]), index_bytes=int(row[1]))
-    return found
+        sizes[name] = TableSizes(table_bytes=int(row[0]) - int(row[1]), index_bytes=int(row[1]))
+    return sizes
 
 
 def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
     """Describes tables as `postgres.describe` does; rows are estimated by what the last VACUUM or ANALYZE
     saw."""
-    found: dict[str, TableRecord] = {}
+    table_records: dict[str, TableRecord] = {}
     for name, oid in _tables(session, names).items():
         counted = session.execute(
             "SELECT reltuples::float8 FROM pg_catalog.pg_class WHERE oid = %s::oid", (oid,)
@@ -112,13 +112,13 @@ def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
             " JOIN pg_catalog.pg_class c ON c.oid = indexrelid WHERE indrelid = %s::oid ORDER BY 1",
             (oid,),
         ).fetchall()
-        found[name] = TableRecord(
+        table_records[name] = TableRecord(
             rows_estimate=int(counted[0]) if counted else 0,
             dead_estimate=None,
             indexes={str(row[0]): str(row[1]) for row in indexes},
             bloat=None,
         )
-    return found
+    return table_records
 
 
 def waits_query(catalog: Catalog) -> LiteralString:

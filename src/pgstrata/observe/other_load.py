@@ -80,7 +80,7 @@ class _Counters:
 
     time: float
     used: float
-    own: float
+    ours: float
     stolen: float
     pressed: float | None
     throttled: float | None
@@ -105,7 +105,7 @@ class OtherLoad:
         return LoadReading(
             seconds=seconds,
             available=seconds * len(self._cpus),
-            other=max(0.0, end.used - begin.used - max(0.0, end.own - begin.own)),
+            other=max(0.0, end.used - begin.used - max(0.0, end.ours - begin.ours)),
             stolen=max(0.0, end.stolen - begin.stolen),
             pressed=_difference(begin.pressed, end.pressed),
             throttled=_difference(begin.throttled, end.throttled),

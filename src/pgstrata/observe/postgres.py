@@ -119,14 +119,14 @@ def counters(session: Session, views: Iterable[View], database: str) -> Counters
             ([view.name for view in views],),
         )
     }
-    found: Counters = {}
+    counts: Counters = {}
     for view in views:
         if view.name in present:
-            _read_view(session, view, database, found)
-    return found
+            _read_view(session, view, database, counts)
+    return counts
 
 
-def _read_view(session: Session, view: View, database: str, found: Counters) -> None:
+def _read_view(session: Session, view: View, database: str, counts: Counters) -> None:
     query = sql.SQL("SELECT * FROM pg_catalog.{} WHERE " + view.where).format(sql.Identifier(view.name))
 
     def counted(cursor: Any) -> RowMaker[tuple[str, dict[str, float]]]:
@@ -147,7 +147,7 @@ def _read_view(session: Session, view: View, database: str, found: Counters) -> 
 
     with session.cursor(row_factory=counted) as cursor:
         for object_, values in cursor.execute(query, {"database": database}):
-            found[view.name, object_] = values
+            counts[view.name, object_] = values
 
 
 _NUMERIC = {20, 21, 23, 700, 701, 1700}  # int8, int2, int4, float4, float8, numeric (pg_type.dat)
@@ -350,7 +350,7 @@ def describe(
     their indexes."""
     if not catalog_of(session).has(_TABLE_BY_NAME):
         return old.describe(session, tables)
-    found: dict[str, TableRecord] = {}
+    table_records: dict[str, TableRecord] = {}
     query: LiteralString = (
         _TREES + "SELECT name, root, sum(pg_stat_get_live_tuples(part))::int8 AS rows_estimate,"
         " sum(pg_stat_get_dead_tuples(part))::int8 AS dead_estimate,"
@@ -364,13 +364,13 @@ def describe(
             (row["root"],),
         )
         measured = bloat(session, row["root"], managed) if 0 < row["bytes"] <= bloat_bytes else None
-        found[row["name"]] = TableRecord(
+        table_records[row["name"]] = TableRecord(
             rows_estimate=row["rows_estimate"],
             dead_estimate=row["dead_estimate"],
             indexes={i["relname"]: i["definition"] for i in indexes},
             bloat=measured,
         )
-    return found
+    return table_records
 
 
 _MAKE_PGSTATTUPLE: LiteralString = (

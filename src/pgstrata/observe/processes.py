@@ -29,11 +29,11 @@ class ProcessReading:
 
 def read_processes(postmaster: int, clients: list[int], proc: Path = PROC) -> ProcessReading:
     """Reads them now, about 15 µs per process. clients: backends, which have no children."""
-    found = {}
+    by_pid = {}
     for pid in processes(postmaster, clients, proc):
         if counts := _counts(pid, proc):
-            found[pid] = counts
-    return ProcessReading(found)
+            by_pid[pid] = counts
+    return ProcessReading(by_pid)
 
 
 def totals(first: ProcessReading, second: ProcessReading) -> dict[str, float | int | None]:

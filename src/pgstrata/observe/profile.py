@@ -75,10 +75,10 @@ def default_event(perf: str = "perf") -> str:
     """Returns `cycles` if the hardware counts them, else `cpu-clock`, a timer of the kernel."""
     probe = [perf, "stat", "-x,", "-e", "cycles", "--", "true"]
     try:
-        said = subprocess.run(probe, capture_output=True, text=True, timeout=10, env=_env()).stderr
+        stderr = subprocess.run(probe, capture_output=True, text=True, timeout=10, env=_env()).stderr
     except (OSError, subprocess.SubprocessError):
         return "cpu-clock"
-    return "cycles" if re.search(r"^\d+,", said, re.MULTILINE) else "cpu-clock"
+    return "cycles" if re.search(r"^\d+,", stderr, re.MULTILINE) else "cpu-clock"
 
 
 class Profiler:
@@ -191,11 +191,11 @@ class Profiler:
         if recording.failure:
             return Profile(recording.role, None, count, note=recording.failure)
         if recording.gave_up:
-            return Profile(recording.role, None, count, note=explain(recording.said))
+            return Profile(recording.role, None, count, note=explain(recording.stderr_text))
         if not recording.enabled:
             return Profile(recording.role, None, count, note="the step ended before the recording began")
         if not recording.data.exists():
-            return Profile(recording.role, None, count, note=explain(recording.said))
+            return Profile(recording.role, None, count, note=explain(recording.stderr_text))
         target = self._folder / f"{_file_name(recording.role)}.perf.txt"
         # --no-inline: names of inlined functions would be asked of a debugger, for seconds per sample.
         command = [self._perf, "script", "--no-inline", "--force", "--input", str(recording.data)]
@@ -237,7 +237,7 @@ class _Recording:
         self.role, self.pids, self.data = role, pids, data
         self.process: subprocess.Popen[bytes] | None = None
         self.enabled = self.gave_up = False
-        self.said = self.failure = ""
+        self.stderr_text = self.failure = ""
         self.seconds = 0.0
         self.cpu_seconds: float | None = None
         self._began = self._starting = 0.0
@@ -296,11 +296,11 @@ class _Recording:
             self.gave_up = process.poll() is not None
             process.send_signal(signal.SIGINT)
             try:
-                _, said = process.communicate(timeout=_PATIENCE)
+                _, stderr = process.communicate(timeout=_PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
-                _, said = process.communicate()
-            self.said = said.decode("utf-8", "replace")
+                _, stderr = process.communicate()
+            self.stderr_text = stderr.decode("utf-8", "replace")
         for pipe in pipes:
             os.close(pipe)
 
@@ -332,9 +332,9 @@ def _count(script: Path) -> tuple[int, str]:
     return samples, event
 
 
-def explain(said: str) -> str:
+def explain(stderr: str) -> str:
     """Explains perf's complaint as a sentence with the fix."""
-    text = " ".join(said.split())
+    text = " ".join(stderr.split())
     if "perf_event_paranoid" in text or "Permission denied" in text or "Operation not permitted" in text:
         return (
             "perf may not look at the server's processes: run pgstrata as root, or set "

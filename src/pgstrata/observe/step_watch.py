@@ -327,11 +327,11 @@ class StepWatch:
     def _in_own_time(self, event: LogEvent) -> LogEvent:
         """Returns the event at the second of the step's own time, where other variants are measured in
         between."""
-        if (own := self._windows) is None:
+        if (windows := self._windows) is None:
             return event
         zero = self._begun
-        until = None if event.until is None else own.passed(zero + event.until)
-        return structs.replace(event, second=own.passed(zero + event.second), until=until)
+        until = None if event.until is None else windows.passed(zero + event.until)
+        return structs.replace(event, second=windows.passed(zero + event.second), until=until)
 
     def _cpu_beside(self, what: str, cpu: ServerCpu) -> float | None:
         """Returns the CPU seconds of a program beside the server; None if there is none."""
@@ -355,10 +355,10 @@ class StepWatch:
             )
 
     def _open_waits(self, pids: Mapping[str, Sequence[int]]) -> WaitSampler:
-        own = [] if self._session is None else [self._session.info.backend_pid]
+        own_pids = [] if self._session is None else [self._session.info.backend_pid]
         session = self._connect_elsewhere()
         moment = self._windows.moment if self._windows is not None else None
-        return WaitSampler(session, pids, self._waits_hertz, self._managed, own, moment)
+        return WaitSampler(session, pids, self._waits_hertz, self._managed, own_pids, moment)
 
     def _waited(self) -> float | None:
         pids = [pid for pids in self._cpu.roles.values() for pid in pids]
@@ -377,12 +377,12 @@ class StepWatch:
             self._alone = self._await_alone(session)
             self._await_fresh(session)
             counters = postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
-            own = session.info.backend_pid
+            backend_pid = session.info.backend_pid
         self._session = self._connect_elsewhere()
         postgres.prepare(self._session)
         # The first call of a function loads catalogs: now, not at the begin of the step.
         self._wal_position()
-        self._await_end([own])
+        self._await_end([backend_pid])
         self._await_fresh(self._session)
         return counters | postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
 
@@ -463,20 +463,24 @@ def lag_rows(seen: Sequence[ReplicaLag], begin: float) -> list[Json]:
 
 def temp_bytes(pgstat: Sequence[Json], database: str) -> int | None:
     """Returns the bytes that a database wrote to temporary files; None if that was not read."""
-    own = [r for r in pgstat if (r["view"], r["object"]) == ("pg_stat_database", database)]
-    found = next((row for row in own if row["counter"] == "temp_bytes"), None)
-    return None if found is None else max(0, int((found["after"] or 0) - (found["before"] or 0)))
+    database_rows = [r for r in pgstat if (r["view"], r["object"]) == ("pg_stat_database", database)]
+    counter_row = next((row for row in database_rows if row["counter"] == "temp_bytes"), None)
+    return (
+        None
+        if counter_row is None
+        else max(0, int((counter_row["after"] or 0) - (counter_row["before"] or 0)))
+    )
 
 
 def changed_rows(pgstat: Sequence[Json]) -> dict[str, int]:
     """Returns the number of rows by table that were inserted, updated or deleted; temporary tables left
     out."""
-    found: dict[str, int] = {}
+    by_table: dict[str, int] = {}
     for row in pgstat:
         table, counter = row["object"], row["counter"]
         if row["view"] != "pg_stat_user_tables" or counter not in ("n_tup_ins", "n_tup_upd", "n_tup_del"):
             continue
         rows = int((row["after"] or 0) - (row["before"] or 0))
         if rows > 0 and not table.startswith("pg_temp_"):
-            found[table] = found.get(table, 0) + rows
-    return found
+            by_table[table] = by_table.get(table, 0) + rows
+    return by_table

@@ -20,16 +20,16 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
 def changed_plans(
-    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, found: Queries, name: str
+    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, queries: Queries, name: str
 ) -> list[Block]:
     """Returns a table called `name`, and both plans of each query whose plan changed."""
-    base = found.plans.get(results.base)
+    base = queries.plans.get(results.base)
     if base is None or not results.others:
         return []
     changes: list[tuple[float, str, str, float | None]] = []
     compared_plans = 0
     for variant in results.others:
-        for query, plan in found.plans.get(variant, {}).items():
+        for query, plan in queries.plans.get(variant, {}).items():
             if query not in base:
                 continue
             compared_plans += 1
@@ -61,7 +61,7 @@ def changed_plans(
                     words(variant),
                     Cell(None, numbers.UNKNOWN) if ratio is None else relative(results, ratio),
                     Cell(n := len(outline(base[query])), numbers.count(n)),
-                    Cell(n := len(outline(found.plans[variant][query])), numbers.count(n)),
+                    Cell(n := len(outline(queries.plans[variant][query])), numbers.count(n)),
                 ],
                 variant=variant,
             )
@@ -76,7 +76,9 @@ def changed_plans(
         Listing(
             f"{query}: {results.base} and {variant}"
             + (f", relative {numbers.ratio(ratio)}" if ratio else ""),
-            side_by_side(outline(base[query]), outline(found.plans[variant][query]), (results.base, variant)),
+            side_by_side(
+                outline(base[query]), outline(queries.plans[variant][query]), (results.base, variant)
+            ),
         )
         for _, query, variant, ratio in changes[:MOST_LISTINGS]
     ]

@@ -81,10 +81,10 @@ def budget(lines: int) -> int:
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
     """Returns an axis whose title says its unit (lines divided by newlines); ticks with thousands grouped."""
-    made: dict[str, Any] = {"automargin": True, "zeroline": False, "separatethousands": True}
+    properties: dict[str, Any] = {"automargin": True, "zeroline": False, "separatethousands": True}
     if title:
-        made["title"] = {"text": "<br>".join(map(label, title.split("\n"))), "standoff": 8}
-    return {**made, **more}
+        properties["title"] = {"text": "<br>".join(map(label, title.split("\n"))), "standoff": 8}
+    return {**properties, **more}
 
 
 def legend_above(y: float) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def legend_above(y: float) -> dict[str, Any]:
 
 def trace(variant: str, index: int, *, shown: bool = True, **more: Any) -> dict[str, Any]:
     """Returns a trace that belongs to a variant: the page's switches find it by `meta`."""
-    made: dict[str, Any] = {"name": label(variant), "meta": variant, "legendgroup": variant}
+    properties: dict[str, Any] = {"name": label(variant), "meta": variant, "legendgroup": variant}
     if not shown:
-        made["visible"] = "legendonly"
-    return {**made, **more}
+        properties["visible"] = "legendonly"
+    return {**properties, **more}

@@ -19,37 +19,40 @@ _HOW = (
 )
 
 
-def estimate_blocks(results: RunSet, workload: WorkloadResults, found: Queries, name: str) -> list[Block]:
+def estimate_blocks(results: RunSet, workload: WorkloadResults, queries: Queries, name: str) -> list[Block]:
     """Returns a sentence for each variant and a table called `name`, the largest changes first; nothing where
     fewer than two variants have executed plans of one query."""
-    own = {v: estimates for v, plans in found.plans.items() if (estimates := estimates_of(plans))}
-    if len(own) < 2:
+    estimated = {v: estimates for v, plans in queries.plans.items() if (estimates := estimates_of(plans))}
+    if len(estimated) < 2:
         return []
-    base = results.base if results.base in own else next(iter(own))
-    others = [variant for variant in own if variant != base]
-    made = (compare_estimates(base, other, own[base], own[other]) for other in others)
-    compared = [one for one in made if one is not None]
+    base = results.base if results.base in estimated else next(iter(estimated))
+    others = [variant for variant in estimated if variant != base]
+    comparisons = (compare_estimates(base, other, estimated[base], estimated[other]) for other in others)
+    compared = [comparison for comparison in comparisons if comparison is not None]
     if not compared:
         return []
-    shown = [base, *(one.other for one in compared)]
+    shown = [base, *(comparison.other for comparison in compared)]
     changes: dict[str, float] = {}
-    for one in compared:
-        for query in one.queries:
-            changes[query] = max(changes.get(query, 0.0), abs(math.log(one.gain(query))))
+    for comparison in compared:
+        for query in comparison.queries:
+            changes[query] = max(changes.get(query, 0.0), abs(math.log(comparison.gain(query))))
     table = Table(
         name,
         "Estimated against actual rows — less is better",
         [
             Column("query", "Query", align="left"),
             *(column for variant in shown for column in _columns(variant)),
-            *(Column("change", "Estimates", one.other, align="left", rule=True) for one in compared),
+            *(
+                Column("change", "Estimates", comparison.other, align="left", rule=True)
+                for comparison in compared
+            ),
         ],
         [
             Row(
                 [
                     words(query),
-                    *(cell for variant in shown for cell in _cells(own[variant].get(query))),
-                    *(_change(one, query) for one in compared),
+                    *(cell for variant in shown for cell in _cells(estimated[variant].get(query))),
+                    *(_change(comparison, query) for comparison in compared),
                 ]
             )
             for query in sorted(changes, key=lambda query: -changes[query])
@@ -57,7 +60,7 @@ def estimate_blocks(results: RunSet, workload: WorkloadResults, found: Queries, 
         _HOW,
         keys=(("workload", workload.name),),
     )
-    return [*(Prose(one.sentence()) for one in compared), table]
+    return [*(Prose(comparison.sentence()) for comparison in compared), table]
 
 
 def _columns(variant: str) -> list[Column]:
@@ -68,23 +71,23 @@ def _columns(variant: str) -> list[Column]:
     ]
 
 
-def _cells(own: QueryEstimates | None) -> list[Cell]:
-    if own is None:
+def _cells(estimates: QueryEstimates | None) -> list[Cell]:
+    if estimates is None:
         return [missing("not executed")] * 3
-    worst = own.worst
+    worst = estimates.worst
     rows = f"estimated {numbers.count(worst.estimated)}, actual {numbers.count(worst.actual)}"
     return [
         Cell(worst.factor, numbers.significant(worst.factor)),
-        Cell(own.median, numbers.significant(own.median)),
+        Cell(estimates.median, numbers.significant(estimates.median)),
         Cell(f"{worst.title}: {rows}", worst.title, small=rows),
     ]
 
 
-def _change(one: EstimateComparison, query: str) -> Cell:
-    if query not in one.queries:
+def _change(comparison: EstimateComparison, query: str) -> Cell:
+    if query not in comparison.queries:
         return missing("not executed")
-    word = one.word(query)
-    gain = one.gain(query)
+    word = comparison.word(query)
+    gain = comparison.gain(query)
     times = "" if word == "alike" else f", {numbers.significant(max(gain, 1 / gain))} times"
     # neither good nor bad: nothing is proven
     return words(f"{word}{times}")

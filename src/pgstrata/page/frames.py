@@ -73,10 +73,10 @@ class Frames:
 
     def __init__(self, results: RunSet) -> None:
         drawn = {
-            own.typical.run.run_id: own.typical.run
+            repeats.typical.run.run_id: repeats.typical.run
             for workload in results.workloads
             for step in workload.steps
-            for own in step.by_variant.values()
+            for repeats in step.by_variant.values()
         }
         self.rates: Mapping[Key, RoleRates] = _rates(drawn.values())
         self.buckets: Mapping[Key, list[int]] = _buckets(results.runs)
@@ -100,10 +100,10 @@ class Frames:
         parts: dict[int, list[Second]] = {}
         for row in rows:
             parts.setdefault(row[0] // stretch * stretch, []).append(row)
-        found = [
+        seconds = [
             (second, *_added_up(*list(zip(*parts[second], strict=True))[1:])) for second in sorted(parts)
         ]
-        return RoleResponses(*np.array(found, dtype=np.float64).T)
+        return RoleResponses(*np.array(seconds, dtype=np.float64).T)
 
 
 def _added_up(
@@ -146,10 +146,10 @@ def _rates(runs: Iterable[Run]) -> dict[Key, RoleRates]:
 def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, list[Second]]]:
     """Returns the seconds with responses by (step, role) and run id."""
     lists = ("second", "p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")
-    found: dict[tuple[str, str], dict[str, list[Second]]] = {}
+    seconds: dict[tuple[str, str], dict[str, list[Second]]] = {}
     for run, step, role, *columns in _grouped(runs, "series", _KEYS, lists, "max_seconds > 0"):
-        found.setdefault((str(step), str(role)), {})[str(run)] = list(zip(*columns, strict=True))
-    return found
+        seconds.setdefault((str(step), str(role)), {})[str(run)] = list(zip(*columns, strict=True))
+    return seconds
 
 
 def _array(values: Sequence[float | None]) -> Floats:
@@ -166,7 +166,7 @@ def _lag(runs: Iterable[Run]) -> dict[tuple[str, str], LagSeconds]:
 def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
     whole = list(range(1, len(BUCKETS) + 1))
     lists = ("bucket_order", "coalesce(responses, 0)")
-    found: dict[Key, list[int]] = {}
+    buckets: dict[Key, list[int]] = {}
     for run, step, role, orders, responses in _grouped(runs, "histograms", _KEYS, lists):
         counts = responses
         if orders != whole:
@@ -174,8 +174,8 @@ def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
             for order, number in zip(orders, responses, strict=True):
                 if order is not None and 1 <= order <= len(counts):
                     counts[order - 1] += number
-        found[str(run), str(step), str(role)] = counts
-    return found
+        buckets[str(run), str(step), str(role)] = counts
+    return buckets
 
 
 def _backends(runs: Iterable[Run]) -> dict[Key, list[float]]:

@@ -47,8 +47,8 @@ def judged_loads(results: RunSet, workload: WorkloadResults) -> Table | None:
 
 
 def _row(results: RunSet, step: StepResults, variant: str) -> Row | None:
-    own, rate = step.by_variant.get(variant), results.rate(step, variant)
-    record = None if own is None else own.typical.record
+    repeats, rate = step.by_variant.get(variant), results.rate(step, variant)
+    record = None if repeats is None else repeats.typical.record
     load = None if record is None else record.judged_load
     if record is None or load is None or not rate or not record.rate:
         return None

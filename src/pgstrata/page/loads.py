@@ -86,8 +86,8 @@ def sizes(step: StepResults | None, variant: str, tables: Sequence[str] = ()) ->
     repeats = step.by_variant.get(variant) if step else None
     if repeats is None:
         return None
-    found = repeats.typical.record.sizes.tables
-    own = [v for name, v in found.items() if not tables or name in tables]
-    if not own:
+    by_table = repeats.typical.record.sizes.tables
+    table_sizes = [v for name, v in by_table.items() if not tables or name in tables]
+    if not table_sizes:
         return None
-    return float(sum(v.table_bytes for v in own)), float(sum(v.index_bytes for v in own))
+    return float(sum(v.table_bytes for v in table_sizes)), float(sum(v.index_bytes for v in table_sizes))

@@ -45,7 +45,8 @@ def read(results: RunSet, workload: WorkloadResults) -> Queries:
             if kept := kept_plans([run]):
                 plans.setdefault(variant, {}).update(kept)
     by_step = {
-        step: {variant: timings(own) for variant, own in variants.items()} for step, variants in rows.items()
+        step: {variant: timings(variant_rows) for variant, variant_rows in variants.items()}
+        for step, variants in rows.items()
     }
     return Queries(by_step, plans, buffers)
 

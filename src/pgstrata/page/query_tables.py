@@ -42,20 +42,20 @@ def query_blocks(
     workload: WorkloadResults,
     step: str,
     by_variant: ByVariant,
-    found: Queries,
+    queries: Queries,
     wording: Wording,
 ) -> list[Block]:
     """Totals of the queries that all ran, each against the base, those rejected, estimates, changed plans."""
     same = common(by_variant)
-    every = sorted({q for own in by_variant.values() for q in own})
+    every = sorted({q for timings in by_variant.values() for q in timings})
     blocks: list[Block] = [_totals(results, workload, step, by_variant, same, len(every), wording)]
     if results.others and results.base in by_variant:
         blocks.append(_heat_map(results, workload, by_variant, every, wording))
-    blocks.append(_each(results, workload, step, by_variant, every, found, wording))
+    blocks.append(_each(results, workload, step, by_variant, every, queries, wording))
     if rejected := _rejected(results, workload, by_variant, wording):
         blocks.append(rejected)
-    blocks += estimate_blocks(results, workload, found, f"{wording.prefix}-estimates")
-    return blocks + changed_plans(results, workload, by_variant, found, f"{wording.prefix}-plans")
+    blocks += estimate_blocks(results, workload, queries, f"{wording.prefix}-estimates")
+    return blocks + changed_plans(results, workload, by_variant, queries, f"{wording.prefix}-plans")
 
 
 def _totals(
@@ -70,14 +70,14 @@ def _totals(
     base = by_variant.get(results.base)
     rows = []
     for variant in results.variants:
-        own = by_variant.get(variant)
-        if own is None:
+        timings = by_variant.get(variant)
+        if timings is None:
             continue
-        seconds_total, mean = total(own, same), geometric_mean(own, same)
+        seconds_total, mean = total(timings, same), geometric_mean(timings, same)
         base_mean = geometric_mean(base, same) if base else None
         of_mean = base_mean / mean if base_mean and mean else None
         of_total = total(base, same) / seconds_total if base and seconds_total else None
-        answers = [t.answer for t in own.values()]
+        answers = [t.answer for t in timings.values()]
         wrong = answers.count("different")
         rows.append(
             Row(
@@ -87,9 +87,11 @@ def _totals(
                     relative(results, of_total),
                     missing("no common query") if mean is None else Cell(mean, numbers.significant(mean)),
                     relative(results, of_mean),
-                    Cell(n := sum(t.timed_out for t in own.values()), numbers.count(n), "bad" if n else ""),
                     Cell(
-                        n := sum(t.seconds is None for t in own.values()),
+                        n := sum(t.timed_out for t in timings.values()), numbers.count(n), "bad" if n else ""
+                    ),
+                    Cell(
+                        n := sum(t.seconds is None for t in timings.values()),
                         numbers.count(n),
                         "bad" if n else "",
                     ),
@@ -184,14 +186,14 @@ def _heat_map(
     )
 
 
-def _cell(results: RunSet, base: Timing | None, own: Timing | None, ratio: float | None) -> str:
-    if own is None:
+def _cell(results: RunSet, base: Timing | None, timing: Timing | None, ratio: float | None) -> str:
+    if timing is None:
         return ""
-    if own.seconds is None:
+    if timing.seconds is None:
         return "✕"
-    marks = (" limit" if own.timed_out else "") + ("≠" if own.answer == "different" else "")
+    marks = (" limit" if timing.timed_out else "") + ("≠" if timing.answer == "different" else "")
     if base is not None and base.timed_out:
-        marks = (" base limit" if not own.timed_out else " both limit") + marks.removeprefix(" limit")
+        marks = (" base limit" if not timing.timed_out else " both limit") + marks.removeprefix(" limit")
     if ratio is None:
         return marks.strip() or "no base"
     sign = {"bad": "▼", "good": "▲"}.get(time_mark(results, ratio), "")
@@ -204,20 +206,20 @@ def _each(
     step: str,
     by_variant: ByVariant,
     every: Sequence[str],
-    found: Queries,
+    queries: Queries,
     wording: Wording,
 ) -> Table:
     base = by_variant.get(results.base, {})
-    explained = any(own for own in found.buffers.values())
+    explained = any(variant_buffers for variant_buffers in queries.buffers.values())
     rows = []
     for query in every:
         first = True
-        for variant, own in by_variant.items():
-            timing = own.get(query)
+        for variant, timings in by_variant.items():
+            timing = timings.get(query)
             if timing is None:
                 continue
             ratio = None if variant == results.base else faster(base.get(query), timing)
-            buffers = found.buffers.get(variant, {}).get(query, {})
+            buffers = queries.buffers.get(variant, {}).get(query, {})
             temporary = (buffers.get("temp_read_bytes") or 0) + (buffers.get("temp_written_bytes") or 0)
             note = "cancelled at its limit, counted twice" if timing.timed_out else (timing.error or "")
             rows.append(
@@ -281,8 +283,8 @@ def _rejected(
 ) -> Table | None:
     rows = [
         Row([words(variant), words(query), words(t.sqlstate or ""), words(t.error or "")], variant=variant)
-        for variant, own in by_variant.items()
-        for query, t in sorted(own.items())
+        for variant, timings in by_variant.items()
+        for query, t in sorted(timings.items())
         if t.seconds is None
     ]
     if not rows:

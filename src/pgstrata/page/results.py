@@ -68,8 +68,8 @@ class Repeats:
         """Response times by role, all repeats added up."""
         repeats = [(m.run, m.record) for m in self.repeats]
         roles = dict.fromkeys(role for _, record in repeats for role in record.roles)
-        found = {role: over_repeats(repeats, role) for role in roles}
-        return {role: latency for role, latency in found.items() if latency is not None}
+        by_role = {role: over_repeats(repeats, role) for role in roles}
+        return {role: latency for role, latency in by_role.items() if latency is not None}
 
     def median(self, of: Callable[[MeasuredStep], float | None]) -> float | None:
         """Returns the median over the repeats of any figure of the step; None if no repeat has it."""
@@ -170,11 +170,11 @@ class RunSet:
         """Returns the relative rate of a variant in a step, that of its verdict, with its mark by the
         thresholds."""
         cell = self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
-        found = self.verdict(step, variant)
-        if cell.value is None or found is None or found.ratio is None:
+        verdict = self.verdict(step, variant)
+        if cell.value is None or verdict is None or verdict.ratio is None:
             return cell
-        mark = relative_mark(found.ratio, self.thresholds, comparable=cell.mark != "missed")
-        return replace(cell, value=found.ratio, mark=mark)
+        mark = relative_mark(verdict.ratio, self.thresholds, comparable=cell.mark != "missed")
+        return replace(cell, value=verdict.ratio, mark=mark)
 
     def rate(self, step: StepResults, variant: str) -> float | None:
         """Returns the rate of a variant in a step, in the step's unit, as every table and chart shows it.
@@ -182,18 +182,18 @@ class RunSet:
         That of the base is the one over its repeats; those of the others are the base's × the ratio of their
         verdict (of the machine that is shown), so that a rate, a ratio and a word never say different things.
         """
-        own, base = step.by_variant.get(variant), step.by_variant.get(self.base)
-        if own is None:
+        repeats, base = step.by_variant.get(variant), step.by_variant.get(self.base)
+        if repeats is None:
             return None
         ratio = self.shown_ratio(step, variant)
-        if ratio is None or base is None or base.rate is None or own.rate is None:
-            return own.rate
+        if ratio is None or base is None or base.rate is None or repeats.rate is None:
+            return repeats.rate
         return base.rate * ratio
 
     def shown_ratio(self, step: StepResults, variant: str) -> float | None:
         """Returns the ratio of the verdict on the machine whose rates are shown; None if there is none."""
-        found, base = self.verdict(step, variant), step.by_variant.get(self.base)
-        return None if found is None or base is None else found.ratio_on(base.typical.run.machine)
+        verdict, base = self.verdict(step, variant), step.by_variant.get(self.base)
+        return None if verdict is None or base is None else verdict.ratio_on(base.typical.run.machine)
 
     @cached_property
     def margin(self) -> float:
@@ -225,8 +225,8 @@ class RunSet:
 
     def word(self, step: StepResults, variant: str) -> Word | None:
         """Returns the word of the verdict; None if there is none."""
-        found = self.verdict(step, variant)
-        return None if found is None else found.verdict.word
+        verdict = self.verdict(step, variant)
+        return None if verdict is None else verdict.verdict.word
 
     def has_failed(self, variant: str) -> bool:
         return any(run.variant == variant for run in self.failed)
@@ -312,11 +312,11 @@ def read_results(
     imported = [run for run in there if run.imported]
     there = [run for run in there if not run.imported]
     variants = _ordered_variants(there or imported)
-    own = [run for run in there if run.record.counted is None]
+    timed_runs = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"there is: {', '.join(variants)}")
-    finished = _newest(run for run in own if run.done)
-    done = [*finished, *_whole_parts(own, finished)]
+    finished = _newest(run for run in timed_runs if run.done)
+    done = [*finished, *_whole_parts(timed_runs, finished)]
     by_variant = [[run for run in done if run.variant == variant] for variant in variants]
     common, _ = over_common([runs for runs in by_variant if runs])
     done = sorted((run for runs in common for run in runs), key=lambda r: (r.key, r.run_id))
@@ -331,8 +331,8 @@ def read_results(
         base=base,
         workloads=tuple(_workload(done, variants, summary) for summary in summaries),
         runs=tuple(done),
-        failed=tuple(_begun(run for run in own if run.record.status == "failed")),
-        unable=tuple(_begun(run for run in own if run.record.status == "unable")),
+        failed=tuple(_begun(run for run in timed_runs if run.record.status == "failed")),
+        unable=tuple(_begun(run for run in timed_runs if run.record.status == "unable")),
         broken=tuple(store.broken),
         counted=tuple(counted_runs(there)),
         imported=tuple(imported),
@@ -353,14 +353,14 @@ def _whole_parts(runs: Sequence[Run], finished: Sequence[Run]) -> list[Run]:
     """Returns, of runs that failed in a step that they name and that no finished run replaces, the steps that
     ended before: they are as whole as any."""
     there = {(run.key, run.machine) for run in finished}
-    found = []
+    whole_runs = []
     for run in _newest(run for run in runs if run.record.status == "failed"):
         whole = tuple(step for step in run.steps if step.error is None)
         if (run.key, run.machine) in there or len(whole) == len(run.steps):
             continue
         if any(step.measured for step in whole):
-            found.append(Run(run.folder, structs.replace(run.record, status="done", steps=whole)))
-    return found
+            whole_runs.append(Run(run.folder, structs.replace(run.record, status="done", steps=whole)))
+    return whole_runs
 
 
 def _begun(runs: Iterable[Run]) -> list[Run]:
@@ -382,8 +382,8 @@ def _named_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
     if that is not a single variant."""
     last = max(done, key=lambda r: r.record.started, default=None)
     base = last.record.base if last else None
-    found = [v for v in variants if v == base] or [v for v in variants if base and v.startswith(base)]
-    return found[0] if len(found) == 1 else None
+    matches = [v for v in variants if v == base] or [v for v in variants if base and v.startswith(base)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _newest(runs: Iterable[Run]) -> list[Run]:
@@ -396,30 +396,30 @@ def _newest(runs: Iterable[Run]) -> list[Run]:
 
 
 def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadResults:
-    own = [run for run in runs if run.workload == summary.workload]
-    first = shown_machine(own, summary.base)
-    machines = () if first is None else (first, *sorted({run.machine for run in own} - {first}))
-    shown = tuple(run for run in own if first in (None, run.machine))
+    own_runs = [run for run in runs if run.workload == summary.workload]
+    first = shown_machine(own_runs, summary.base)
+    machines = () if first is None else (first, *sorted({run.machine for run in own_runs} - {first}))
+    shown = tuple(run for run in own_runs if first in (None, run.machine))
     steps = tuple(_steps(summary.workload, shown, variants))
     return WorkloadResults(summary.workload, steps, shown, summary, machines)
 
 
 def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepResults]:
-    found: dict[str, list[MeasuredStep]] = {}
+    measured_steps: dict[str, list[MeasuredStep]] = {}
     order: dict[str, int] = {}
     for run in runs:
         for place, record in enumerate(run.steps):
-            found.setdefault(record.name, []).append(MeasuredStep(run, record))
+            measured_steps.setdefault(record.name, []).append(MeasuredStep(run, record))
             order.setdefault(record.name, place)
-    made: list[StepResults] = []
+    results: list[StepResults] = []
     taken: set[str] = set()
-    for name in sorted(found, key=lambda n: order[n]):
-        record = found[name][0].record
+    for name in sorted(measured_steps, key=lambda n: order[n]):
+        record = measured_steps[name][0].record
         link = anchor("step", workload, name)
         while link in taken:
             link += "-"
         taken.add(link)
-        made.append(
+        results.append(
             StepResults(
                 workload=workload,
                 name=name,
@@ -429,10 +429,10 @@ def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[
                 measured=record.measured,
                 anchor=link,
                 by_variant={
-                    v: Repeats(tuple(own))
+                    v: Repeats(tuple(repeats))
                     for v in variants
-                    if (own := [m for m in found[name] if m.run.variant == v])
+                    if (repeats := [m for m in measured_steps[name] if m.run.variant == v])
                 },
             )
         )
-    return made
+    return results

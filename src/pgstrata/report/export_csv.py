@@ -59,7 +59,7 @@ def _file(tables: list[Table]) -> str:
     writer = csv.DictWriter(out, names, restval="", lineterminator="\r\n")  # RFC 4180
     writer.writeheader()
     for table in tables:
-        own = header(table)
+        columns = header(table)
         keys = [plain(value) for _, value in table.keys]
         for row in table.rows:
             if row.kind == "group":
@@ -67,5 +67,5 @@ def _file(tables: list[Table]) -> str:
             marks = [_mark(c.title, cell) for c, cell in zip(table.columns, row.cells, strict=True)]
             cells = [plain(cell.value) for cell in row.cells]
             marked = plain("; ".join(mark for mark in marks if mark))
-            writer.writerow(dict(zip(own, [*keys, *cells, marked], strict=True)))
+            writer.writerow(dict(zip(columns, [*keys, *cells, marked], strict=True)))
     return out.getvalue()

@@ -46,7 +46,7 @@ class Page:
     csv_names: Sequence[str]
     run_count: int
     version: str
-    made: str
+    created: str
     alone: bool = False
 
 
@@ -76,12 +76,12 @@ class _Style:
 
 
 def _styled(table: Table) -> list[_Style]:
-    made = []
+    styles = []
     for index, column in enumerate(table.columns):
         names = [column.align, "lead" if index < table.lead else "", "rule" if column.rule else ""]
         css = " ".join(name for name in names if name)
-        made.append(_Style(css, column.align == "left", column.key == "variant"))
-    return made
+        styles.append(_Style(css, column.align == "left", column.key == "variant"))
+    return styles
 
 
 @cache
@@ -110,14 +110,14 @@ def environment(package: str = "", *, colors: Mapping[str, str] | None = None) -
     package: has templates of its own, which may extend those of reports. colors: of variants by label.
     """
     loaders = [PackageLoader(name, "templates") for name in ("pgstrata.report", package) if name]
-    made = Environment(
+    templates = Environment(
         loader=ChoiceLoader(loaders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(
+    templates.globals.update(
         kind_of=_kind,
         styled=_styled,
         figure=_figure,
@@ -127,16 +127,16 @@ def environment(package: str = "", *, colors: Mapping[str, str] | None = None) -
         colors=colors or {},
         has_csv=not package,
     )
-    return made
+    return templates
 
 
 def write_html(page: Page) -> str:
     """Returns the page as HTML. All text in it is escaped by the template engine, JSON by `embedded`."""
     script = asset("page.js")
     plotly = _chart_script() if page.alone and _has_chart(page.sections) else Markup("")
-    made = environment(colors={variant.label: variant.color for variant in page.variants})
-    made.globals["has_csv"] = not page.alone
-    return made.get_template("page.html.j2").render(
+    templates = environment(colors={variant.label: variant.color for variant in page.variants})
+    templates.globals["has_csv"] = not page.alone
+    return templates.get_template("page.html.j2").render(
         **vars(page),
         style=asset("style.css"),
         script=script,

@@ -54,20 +54,20 @@ Flames = Mapping[Key, Mapping[str, Flame]]  # … → variant → flame
 
 def read_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
     """Reads every profile of the runs; a damaged file counts as none."""
-    found: dict[Key, dict[str, Flame]] = {}
+    flames: dict[Key, dict[str, Flame]] = {}
     for workload in results.workloads:
         for step in workload.steps:
-            for variant, own in step.by_variant.items():
+            for variant, repeats in step.by_variant.items():
                 for role in step.role_names:
-                    if flame := _of_repeats(own, role):
-                        found.setdefault((workload.name, step.name, role), {})[variant] = flame
-    return found
+                    if flame := _of_repeats(repeats, role):
+                        flames.setdefault((workload.name, step.name, role), {})[variant] = flame
+    return flames
 
 
-def _of_repeats(own: Repeats, role: str) -> Flame | None:
+def _of_repeats(repeats: Repeats, role: str) -> Flame | None:
     parts: list[Counter[str]] = []
     samples, event = 0, ""
-    for measured in own.repeats:
+    for measured in repeats.repeats:
         entry = (measured.record.profile or {}).get(role)
         if entry is None or entry.file is None:
             continue
@@ -137,19 +137,19 @@ def _draw(
     pens: Path,
 ) -> tuple[str | None, str | None, str]:
     name = _file_name(*key, variant)
-    own = _folded(flames[variant], pens / f"{name}.own")
+    folded = _folded(flames[variant], pens / f"{name}.own")
     what = f"{key[0]}, {key[1]}, {key[2]}"
     flame = flames[variant]
     under = f"{flame.samples} samples of {flame.event}"
     if flame.counted:
         under = f"{flame.samples} instructions per operation, from the call graph of what was counted"
-    graph, trouble = _svg(binary, [own], f"{variant}: {what}", under, folder / f"{name}.svg")
+    graph, trouble = _svg(binary, [folded], f"{variant}: {what}", under, folder / f"{name}.svg")
     difference = None
     if variant != base and base in flames:
         before = _folded(flames[base], pens / f"{name}.base")
         difference, more = _svg(
             binary,
-            [own, "--base", before],
+            [folded, "--base", before],
             f"{variant} against {base}: {what}",
             "red: larger share than the base's, blue: smaller; widths are those of this variant",
             folder / f"{name}.diff.svg",
@@ -172,8 +172,8 @@ def _svg(binary: Path, files: list[str], title: str, under: str, out: Path) -> t
     except (OSError, subprocess.SubprocessError) as error:
         return None, f"A flame graph could not be drawn: {error}"
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        return None, f"A flame graph could not be drawn: {said}"
+        stderr = done.stderr.decode("utf-8", "replace").strip()
+        return None, f"A flame graph could not be drawn: {stderr}"
     write_private(out, done.stdout)
     return f"{FOLDER}/{out.name}", ""
 

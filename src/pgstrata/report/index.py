@@ -38,15 +38,15 @@ def campaign_runs(entries: Sequence[Entry]) -> list[CampaignRuns]:
     by_name: dict[str, list[Entry]] = {}
     for entry in entries:
         by_name.setdefault(entry.campaign, []).append(entry)
-    found = [CampaignRuns(name, runs) for name, runs in by_name.items()]
-    return sorted(found, key=lambda campaign: campaign.latest, reverse=True)
+    campaigns = [CampaignRuns(name, runs) for name, runs in by_name.items()]
+    return sorted(campaigns, key=lambda campaign: campaign.latest, reverse=True)
 
 
 def answer_of(results: RunSet) -> str:
     """Returns the answer of a campaign as one text: what is proven of each variant, else why nothing is."""
     blocks = findings(results)
-    found = [one for block in blocks if isinstance(block, Findings) for one in block.findings]
-    return "; ".join(f"{one.variant} {one.headline}" for one in found) or " ".join(
+    all_findings = [finding for block in blocks if isinstance(block, Findings) for finding in block.findings]
+    return "; ".join(f"{finding.variant} {finding.headline}" for finding in all_findings) or " ".join(
         block.text for block in blocks if isinstance(block, Prose)
     )
 
@@ -67,7 +67,7 @@ def write_index(results: Results, pages: Mapping[str, Path], answers: Mapping[st
         csv_names=(),
         run_count=0,
         version=release(),
-        made=made_now(),
+        created=made_now(),
         alone=True,
     )
     with storing("write the index", results.root):

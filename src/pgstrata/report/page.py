@@ -37,20 +37,20 @@ def sections(
 ) -> list[Section]:
     """Returns the sections of the whole report; sections without data are left out. trouble: why flame graphs
     are missing."""
-    made: list[Section | None] = [summary(results)]
-    made.append(published(results))
-    made.append(machines(results))
-    made += [own_section(results, workload) for workload in results.workloads]
-    made += [curves(results, workload) for workload in results.workloads]
-    made.append(tuning(results))
-    made += [trends(results, workload) for workload in results.workloads]
-    made += [operations(results, workload) for workload in results.workloads]
-    made += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
-    made += [part.section(results, flames or {}) for part in report_parts()]
-    made.append(compared(results))
-    made += [steps_section(results, workload, frames) for workload in results.workloads]
-    made.append(failures(results))
-    return [section for section in made if section is not None]
+    parts: list[Section | None] = [summary(results)]
+    parts.append(published(results))
+    parts.append(machines(results))
+    parts += [own_section(results, workload) for workload in results.workloads]
+    parts += [curves(results, workload) for workload in results.workloads]
+    parts.append(tuning(results))
+    parts += [trends(results, workload) for workload in results.workloads]
+    parts += [operations(results, workload) for workload in results.workloads]
+    parts += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
+    parts += [part.section(results, flames or {}) for part in report_parts()]
+    parts.append(compared(results))
+    parts += [steps_section(results, workload, frames) for workload in results.workloads]
+    parts.append(failures(results))
+    return [section for section in parts if section is not None]
 
 
 def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
@@ -58,8 +58,8 @@ def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
     name = workload.runs[0].record.workload_name if workload.runs else ""
     try:
         # Nothing is loaded from a file that a run names: runs may be somebody else's.
-        found = catalog.find(name) if name in catalog.names() else None
-        return found.report(results, workload) if isinstance(found, OwnReport) else None
+        own_workload = catalog.find(name) if name in catalog.names() else None
+        return own_workload.report(results, workload) if isinstance(own_workload, OwnReport) else None
     except PluginError as error:
         title = f"{name} ({workload.name})"
         return Section(anchor("own", workload.name), title, [Prose(f"No section: {error.message}", "bad")])
@@ -128,9 +128,9 @@ def lede(results: RunSet) -> str:
     return ", ".join(parts) + "." + base
 
 
-def tables(made: list[Section]) -> Iterator[Table]:
+def tables(sections: list[Section]) -> Iterator[Table]:
     """Yields every table of these sections, in order."""
-    for section in made:
+    for section in sections:
         for block in section.blocks:
             if isinstance(block, Table):
                 yield block

@@ -59,7 +59,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
             console.print()
             console.print(Text.assemble((title, "bold"), " ", text), soft_wrap=not console.is_terminal)
         decided = pair_table(results, workload, why=False)
-        found = (
+        shown_tables = (
             *(
                 (decided,)
                 if decided
@@ -68,7 +68,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
             times_table(results, workload),
             background_table(results, workload),
         )
-        for table in found:
+        for table in shown_tables:
             if table is not None:
                 _table(table, console)
         if lines := curve_lines(results, workload):
@@ -96,17 +96,19 @@ def _table(table: Table, console: Console) -> None:
     for index, (columns, rows) in enumerate(split(table, console.width)):
         if index:
             console.print()
-        made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+        rich_table = RichTable(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0)
+        )
         for column in columns:
             heading = Text(f"{column.title}\n{column.unit}" if column.unit else column.title)
-            made.add_column(heading, justify=column.align, no_wrap=True)
+            rich_table.add_column(heading, justify=column.align, no_wrap=True)
         for row in rows:
             style = "bold" if row.kind == "group" else "italic" if row.kind == "target" else ""
-            made.add_row(*map(_text, row.cells), style=style)
+            rich_table.add_row(*map(_text, row.cells), style=style)
         screen = console.width
         # where not even one column of numbers fits the screen, the line is longer than it, never cut
         console.width = max(screen, _width(columns, rows))
-        console.print(made, crop=False)
+        console.print(rich_table, crop=False)
         console.width = screen
     signs = [f"{SIGNS[mark]} {text}" for mark, text in table.legend if mark in SIGNS]
     if legend := ", ".join(signs):
@@ -121,10 +123,10 @@ def _lines(cell: Cell) -> list[str]:
 
 def _text(cell: Cell) -> Text:
     first, *rest = _lines(cell)
-    made = Text(first, _STYLES.get(cell.mark, ""))
+    text = Text(first, _STYLES.get(cell.mark, ""))
     for line in rest:
-        made.append(f"\n{line}", "bright_black")
-    return made
+        text.append(f"\n{line}", "bright_black")
+    return text
 
 
 def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:

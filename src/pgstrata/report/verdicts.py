@@ -58,24 +58,25 @@ def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
 def notes(comparison: Comparison) -> list[str]:
     """Returns notes that a reader must know beside the table: doubts, steps of one side only, why something
     is unclear."""
-    said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
+    lines = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
     for s in comparison.judged:
         if s.across is not None:
             alone = ", ".join(
-                f"{one.machine} {one.ratio:.3f} ({interval(one.low, one.high)})" for one in s.across.machines
+                f"{machine.machine} {machine.ratio:.3f} ({interval(machine.low, machine.high)})"
+                for machine in s.across.machines
             )
-            said.append(f"{s.step}: {s.across.said(s.verdict)}; {s.across.differ()}: {alone}")
-    said += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
-    said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
-    said += [f"only {comparison.other} has {step}" for step in comparison.only_other]
+            lines.append(f"{s.step}: {s.across.summary(s.verdict)}; {s.across.differ()}: {alone}")
+    lines += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
+    lines += [f"only {comparison.base} has {step}" for step in comparison.only_base]
+    lines += [f"only {comparison.other} has {step}" for step in comparison.only_other]
     reasons: dict[str, list[str]] = {}
     for s in comparison.judged:
         if s.verdict.word == "unclear":
             reasons.setdefault(s.verdict.reason, []).append(s.step)
-    said += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
+    lines += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
     if any(s.verdict.single_run and s.verdict.run_spread is None for s in comparison.judged):
-        said.append(SINGLE)
-    return said
+        lines.append(SINGLE)
+    return lines
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
@@ -138,7 +139,7 @@ def sentence(comparison: Comparison, s: StepVerdict) -> str:
     v = s.verdict
     if s.across is not None:
         return (
-            f"{s.workload}/{s.step}: {comparison.title}: {s.across.said(v)}; "
+            f"{s.workload}/{s.step}: {comparison.title}: {s.across.summary(v)}; "
             f"relative rate {v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)} "
             f"({v.reason})"
         )

@@ -82,11 +82,11 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
         flames, trouble = draw_flames(run_set, stacks, out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
-    made = sections(run_set, Frames(run_set), flames, trouble)
+    page_sections = sections(run_set, Frames(run_set), flames, trouble)
     names = write_page(
         title or run_set.campaign,
         lede(run_set),
-        made,
+        page_sections,
         out,
         run_count=_run_count(run_set),
         variants=_switches(run_set),
@@ -109,7 +109,7 @@ def _write_alone(run_set: RunSet, file: Path, title: str | None) -> Report:
         csv_names=(),
         run_count=_run_count(run_set),
         version=release(),
-        made=made_now(),
+        created=made_now(),
         alone=True,
     )
     try:
@@ -136,7 +136,7 @@ def made_now() -> str:
 def write_page(
     title: str,
     lede: str,
-    made: Sequence[Section],
+    sections: Sequence[Section],
     out: Path,
     *,
     run_count: int,
@@ -145,16 +145,16 @@ def write_page(
     """Writes sections as a page, `out`/index.html, with its script, as Markdown and as CSV; returns the names
     of the CSV files. Raises StoreError.
     """
-    sheets = write_csv(tables(list(made)))
+    sheets = write_csv(tables(list(sections)))
     page = Page(
         title=title,
         lede=lede,
-        sections=made,
+        sections=sections,
         variants=variants,
         csv_names=sorted(sheets),
         run_count=run_count,
         version=release(),
-        made=made_now(),
+        created=made_now(),
     )
     try:
         own_folder(
@@ -162,7 +162,7 @@ def write_page(
         )
         for name, text in sheets.items():
             write_file(out / "tables" / name, text)
-        write_file(out / "report.md", write_markdown(title, lede, list(made)))
+        write_file(out / "report.md", write_markdown(title, lede, list(sections)))
         copy_plotly(out / "plotly.min.js")
         write_file(out / "index.html", write_html(page))
     except OSError as cause:

@@ -118,11 +118,11 @@ class Programs:
         Nothing is started: the server reads the settings, as at a start, and stops. Libraries are not loaded
         and files are not opened. Empty where the server cannot be asked.
         """
-        found: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         if not self.checks_settings:
-            return found
+            return by_name
         # A start ends at the first bad value: each answer names one setting, which the next does without.
-        while left := {name: value for name, value in settings.items() if name not in found}:
+        while left := {name: value for name, value in settings.items() if name not in by_name}:
             text = "".join(f"{name} = {_quoted(value)}\n" for name, value in left.items())
             names = list(left)
             complaints = self._complaints_of_lines(text)
@@ -131,8 +131,8 @@ class Programs:
             } or _complaint_by_name(names, complaints)
             if not new:
                 break
-            found.update(new)
-        return found
+            by_name.update(new)
+        return by_name
 
     def _complaints_of_lines(self, text: str) -> list[tuple[int, str]]:
         """Returns the server's complaints about the text of a configuration file: line (0 if unknown) and
@@ -148,14 +148,14 @@ class Programs:
             shutil.rmtree(folder, ignore_errors=True)
         if answer.returncode == 0:
             return []
-        found = []
+        complaints = []
         for line in answer.stderr.splitlines()[:_COMPLAINT_LINES]:
             words = re.search(r"(?:LOG|WARNING|ERROR|FATAL):\s+(.*)", line)
             if words is None or "contains errors" in line or "skipping missing" in line:
                 continue
             at = re.search(r"""in file ".*" line (\d+)""", words[1])
-            found.append((int(at[1]) if at else 0, server_said(words[1].partition(" in file ")[0], 300)))
-        return found
+            complaints.append((int(at[1]) if at else 0, server_said(words[1].partition(" in file ")[0], 300)))
+        return complaints
 
     @cached_property
     def checks_settings(self) -> bool:
@@ -197,7 +197,7 @@ class Programs:
         if (file := self._shared("postgres.bki")) is None:
             return None
         text = _beginning(file)
-        tables = {found[1]: frozenset(_COLUMN.findall(found[2])) for found in _TABLE.finditer(text)}
+        tables = {match[1]: frozenset(_COLUMN.findall(match[2])) for match in _TABLE.finditer(text)}
         rows = re.search(r"^(?:create(?: bootstrap)?|open) pg_proc\b.*?^close pg_proc", text, re.M | re.S)
         return tables, frozenset(_FUNCTION.findall(rows[0]) if rows else ())
 
@@ -237,7 +237,9 @@ class Programs:
     @cached_property
     def _module_folders(self) -> tuple[Path, ...]:
         root = self.bin_dir.parent
-        folders = [root / lib / own for lib in ("lib", "lib64") for own in ("postgresql", "pgsql", "")]
+        folders = [
+            root / lib / subfolder for lib in ("lib", "lib64") for subfolder in ("postgresql", "pgsql", "")
+        ]
         if (self.bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
             answer = self._run("pg_config", "--pkglibdir")
             if answer.returncode == 0 and answer.stdout.strip():

@@ -175,11 +175,11 @@ class _ConfigCache:
     """What configure found out, kept for the next tree with the same configure, compiler and options."""
 
     def __init__(self, job: Job, options: Sequence[str]) -> None:
-        found = [f"{tool}={shutil.which(tool)}" for tool in ("bison", "flex", "perl", "python3", "ld")]
+        tools = [f"{tool}={shutil.which(tool)}" for tool in ("bison", "flex", "perl", "python3", "ld")]
         parts = [
             *options,
             job.compiler.version,
-            *found,
+            *tools,
             digests.of(_read(job.source / "configure")),
         ]
         name = digests.of("\0".join(parts))[:24]
@@ -187,8 +187,8 @@ class _ConfigCache:
         self._own = job.folder / "config.cache"
         # configure writes its options into a header. A name that differs from build to build would make
         # that header, and what includes it, new to the compiler's cache.
-        own = os.path.relpath(self._own, job.source)
-        self.option = [f"--cache-file={own}"] if job.relocatable else []
+        cache_file = os.path.relpath(self._own, job.source)
+        self.option = [f"--cache-file={cache_file}"] if job.relocatable else []
 
     def __enter__(self) -> _ConfigCache:
         if self._kept.is_file():

@@ -85,11 +85,11 @@ def build(
     key = build_cache.key_of(inputs)
     if again:
         build_cache.forget_failure(key)
-    if found := _there(key):
-        return found
+    if server := _there(key):
+        return server
     with build_cache.workplace(key, say, check) as folder:
-        if found := _there(key):  # made while we waited
-            return found
+        if server := _there(key):  # made while we waited
+            return server
         about = {
             "label": tree.label,
             "origin": tree.origin,
@@ -121,9 +121,9 @@ def _there(key: str) -> BuiltServer | None:
     if failed := build_cache.failure(key):
         first = failed["errors"][0] if failed["errors"] else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(failed["at"])))
-        said = str(failed["message"]) + (f" ({first})" if first and first not in failed["message"] else "")
+        message = str(failed["message"]) + (f" ({first})" if first and first not in failed["message"] else "")
         raise BuildError(
-            f"{failed['label']} {failed['build']['name']} did not build on {when}: {said}",
+            f"{failed['label']} {failed['build']['name']} did not build on {when}: {message}",
             f"pgstrata servers failed {key[:8]} shows the log's end; servers build --again tries once more",
             errors=failed["errors"],
             log_end=str(failed["log_end"]),
@@ -202,8 +202,8 @@ def _build(
 ) -> BuiltServer:
     begun = time.monotonic()
     final = build_cache.folder_of(key)
-    made = ", ".join([recipe.cflags, *(patch.name for patch in recipe.patches)])
-    say(f"building {tree.label} with {recipe.name} ({made}), by {compiler.version.partition(',')[0]}")
+    details = ", ".join([recipe.cflags, *(patch.name for patch in recipe.patches)])
+    say(f"building {tree.label} with {recipe.name} ({details}), by {compiler.version.partition(',')[0]}")
     # The log lies beside what the build may write to: root must not follow a link of the build's.
     work = folder / "work"
     work.mkdir(mode=0o755)
@@ -295,9 +295,9 @@ def _take_out(installed: Path, target: Path) -> None:
         except ArchiveError as error:
             process.kill()
             raise BuildError(error.message, lasting=False) from error
-        said = process.stderr.read(1 << 16).decode(errors="replace").strip()
+        complaint = process.stderr.read(1 << 16).decode(errors="replace").strip()
     if process.returncode != 0:
-        raise BuildError(f"the built server cannot be read: {said}", lasting=False)
+        raise BuildError(f"the built server cannot be read: {complaint}", lasting=False)
 
 
 def _configured(job: Job, system: str) -> str:
@@ -317,7 +317,7 @@ def _to_create(job: Job, extensions: Sequence[ExtensionRecord]) -> tuple[str, ..
         if any(job.installed.glob(f"share/**/extension/{name}.control"))
         or any(job.installed.glob(f"share/**/contrib/{name}.sql"))
     ]
-    return (*names, *(name for made in extensions for name in made.names))
+    return (*names, *(name for extension in extensions for name in extension.names))
 
 
 def _expected(tree: Tree) -> int:

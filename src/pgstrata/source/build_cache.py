@@ -72,8 +72,8 @@ def find(key: str) -> BuiltRecord | None:
 def built() -> list[Kept]:
     """Returns all built servers, oldest version first, by name of the build."""
     folders = (cache_dir() / "servers").glob("built-*")
-    found = [Kept(record, f) for f in folders if (record := find(f.name.removeprefix("built-")))]
-    return sorted(found, key=_version_and_names)
+    builds = [Kept(record, f) for f in folders if (record := find(f.name.removeprefix("built-")))]
+    return sorted(builds, key=_version_and_names)
 
 
 def _version_and_names(kept: Kept) -> tuple[int, str, str, str]:
@@ -115,8 +115,8 @@ def forget_failure(key: str) -> None:
 
 def failures() -> list[Json]:
     """Returns all remembered failures, the newest first."""
-    found = [f for p in (cache_dir() / "servers").glob(".failed-*.json") if (f := _read(p))]
-    return sorted(found, key=lambda f: -float(f["at"]))
+    records = [f for p in (cache_dir() / "servers").glob(".failed-*.json") if (f := _read(p))]
+    return sorted(records, key=lambda f: -float(f["at"]))
 
 
 # --- building ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def clear_builds() -> list[str]:
 
     Raises OwnershipError where the folder is somebody else's.
     """
-    root, said = cache_dir() / "building", []
+    root, sentences = cache_dir() / "building", []
     if root.is_symlink() or root.exists():
         own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
     for lock_file in root.glob("*.lock"):
@@ -179,12 +179,12 @@ def clear_builds() -> list[str]:
         try:
             remove_tree(lock_file.with_suffix(""))
             lock_file.unlink(missing_ok=True)
-            said.append(f"an unfinished build, {lock_file.with_suffix('')}")
+            sentences.append(f"an unfinished build, {lock_file.with_suffix('')}")
         except OSError:
             pass
         finally:
             os.close(lock)
-    return said
+    return sentences
 
 
 def publish(key: str, installed: Path, record: BuiltRecord) -> Path:
@@ -244,7 +244,7 @@ def write_json(path: Path, value: Json) -> None:
 
 def _read(path: Path) -> Json | None:
     try:
-        found = json_any(read_small(path))
+        record = json_any(read_small(path))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "key" in found and "build" in found else None
+    return record if isinstance(record, dict) and "key" in record and "build" in record else None

@@ -60,7 +60,7 @@ def build(
     from pgstrata.server.find.recipe import DEFAULT
     from pgstrata.server.find.sources import is_source
 
-    own = {
+    keys = {
         "cc": cc,
         "cflags": cflags,
         "system": system,
@@ -78,8 +78,8 @@ def build(
             raise UsageError(f"{spec} is not built from source", "pgstrata servers fetch fetches servers")
         for name in names or [DEFAULT]:
             how = _named(name, campaign)
-            if any(own.values()):
-                how = how.with_keys(own, Path.cwd(), f"{name}+own" if names else "own")
+            if any(keys.values()):
+                how = how.with_keys(keys, Path.cwd(), f"{name}+own" if names else "own")
             server = acquire.acquire(spec, how, say=say_progress, again=again)
             print(f"{server.label}: {server.bin_dir}")
 
@@ -92,11 +92,11 @@ def _named(name: str, campaign: Path | None) -> Any:
     from pgstrata.campaign.file.reading import read_campaign
 
     read = read_campaign(campaign)
-    own = {
+    builds = {
         key: Build(key).with_keys(keys.build_keys(), read.folder, key)
         for key, keys in read.spec.builds.items()
     }
-    return find_build(name, own)
+    return find_build(name, builds)
 
 
 def failed(
@@ -111,10 +111,10 @@ def failed(
     from pgstrata.errors import UsageError, harmless
     from pgstrata.source.build_cache import failures, names_of
 
-    found = [failure for failure in failures() if name in names_of(failure)]
-    if not found:
+    failed_builds = [failure for failure in failures() if name in names_of(failure)]
+    if not failed_builds:
         raise UsageError(f"no failed build is called {name}", "pgstrata servers list shows them")
-    for failure in found:
+    for failure in failed_builds:
         what = f"{failure['label']} {failure['build']['name']} ({failure['origin']})"
         print(harmless(f"{what}: {failure['message']}"))
         for line in failure["errors"]:

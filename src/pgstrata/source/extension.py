@@ -47,7 +47,7 @@ def add_extensions(job: Job) -> tuple[ExtensionRecord, ...]:
     Returns for each its folder, the names that CREATE EXTENSION takes, and its hash.
     Raises BuildError for one that does not build.
     """
-    found = []
+    records = []
     for folder in job.build.extensions:
         job.enter("extensions")
         copy = job.folder / "extensions" / folder.name
@@ -61,8 +61,8 @@ def add_extensions(job: Job) -> tuple[ExtensionRecord, ...]:
                 f"the extension {folder} has no .control file, so nobody knows what it is called",
                 "CREATE EXTENSION needs one",
             )
-        found.append(ExtensionRecord(folder=str(folder), names=tuple(names), sha256=tree_hash(folder)))
-    return tuple(found)
+        records.append(ExtensionRecord(folder=str(folder), names=tuple(names), sha256=tree_hash(folder)))
+    return tuple(records)
 
 
 __all__ = ["add_extensions", "copy_extensions", "tree_hash"]

@@ -17,14 +17,14 @@ FULL = "No space left on device"
 
 def first_errors(log: str, most: int = 6) -> list[str]:
     """Returns the first lines of a log that say what is wrong, the line that names the file before them."""
-    found: list[str] = []
+    errors: list[str] = []
     for line in log.splitlines():
         text = line.strip()
         if _FIRST.search(text) and not _NOISE.search(text):
-            found.append(text[:400])
-            if len(found) == most:
+            errors.append(text[:400])
+            if len(errors) == most:
                 break
-    return found
+    return errors
 
 
 def log_end(log: str) -> str:

@@ -116,21 +116,23 @@ def run_git(repo: Path, *arguments: str, seconds: float = COMMAND_SECONDS) -> by
     except subprocess.TimeoutExpired:
         raise ServerError(f"git {arguments[0]} in {repo} did not end within {seconds:.0f} s") from None
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()
-        if "dubious ownership" in said:
+        complaint = done.stderr.decode(errors="replace").strip()
+        if "dubious ownership" in complaint:
             raise ServerError(
                 f"git does not read {repo}, which belongs to somebody else",
                 f"if you trust it: git config --global --add safe.directory {repo}",
             )
-        raise ServerError(f"git {arguments[0]} failed in {repo}: {said.splitlines()[-1] if said else ''}")
+        raise ServerError(
+            f"git {arguments[0]} failed in {repo}: {complaint.splitlines()[-1] if complaint else ''}"
+        )
     return done.stdout
 
 
 def about(repo: Path, commit: str) -> dict[str, Any]:
     """Returns hash, author's date (ISO 8601) and subject of a commit."""
     out = run_git(repo, "log", "-1", "--no-show-signature", "--format=%H%x00%aI%x00%s", commit, "--")
-    found, date, subject = out.decode(errors="replace").rstrip("\n").split("\0")
-    return {"commit": found, "date": date, "subject": subject}
+    full_hash, date, subject = out.decode(errors="replace").rstrip("\n").split("\0")
+    return {"commit": full_hash, "date": date, "subject": subject}
 
 
 __all__ = ["OVERRIDES", "about", "git_command", "git_environment", "run_git"]

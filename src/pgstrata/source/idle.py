@@ -38,12 +38,12 @@ def idle_commits(repo: Path, anchor: str, newest: str) -> set[str]:
         *("log", "--first-parent", "-m", "--name-only", "--no-renames", "-z", "--format=%x01%H"),
         *(f"{anchor}..{newest}", "--"),
     )
-    found = set()
+    commits = set()
     for entry in listed.split(_MARK)[1:]:
         commit, *paths = (part.strip(b"\n") for part in entry.split(b"\0"))
         if all(changes_no_code(path) for path in paths if path):
-            found.add(commit.decode())
-    return found
+            commits.add(commit.decode())
+    return commits
 
 
 __all__ = ["changes_no_code", "idle_commits"]

@@ -82,35 +82,35 @@ def _leaving_links(tree: Path) -> set[str]:
     return links
 
 
-def _failed(patch: Path, said: str) -> BuildError:
+def _failed(patch: Path, output: str) -> BuildError:
     file = "a file"
-    for line in said.splitlines():
+    for line in output.splitlines():
         if match := _FILE.match(line):
             file = match[1]
         if match := _HUNK.search(line):
-            return _error(patch, f"hunk {match[1]} does not fit {file} at line {match[2]}", said)
+            return _error(patch, f"hunk {match[1]} does not fit {file} at line {match[2]}", output)
         if "can't find file to patch" in line:
-            missing = re.search(r"^\|(?:\+\+\+|---) (?:[ab]/)?(\S+)", said, re.MULTILINE)
+            missing = re.search(r"^\|(?:\+\+\+|---) (?:[ab]/)?(\S+)", output, re.MULTILINE)
             return _error(
-                patch, f"there is no file {missing[1] if missing else 'as it names'} in the tree", said
+                patch, f"there is no file {missing[1] if missing else 'as it names'} in the tree", output
             )
         if "Reversed (or previously applied)" in line:
-            return _error(patch, f"what it does to {file} is in the tree already", said)
+            return _error(patch, f"what it does to {file} is in the tree already", output)
         if "Ignoring potentially dangerous file name" in line:
-            return _error(patch, "it names a file outside the tree", said)
+            return _error(patch, "it names a file outside the tree", output)
         if "Only garbage was found" in line:
-            return _error(patch, "it is no unified diff", said)
-    last = said.strip().splitlines()
-    return _error(patch, last[-1] if last else "patch says nothing", said)
+            return _error(patch, "it is no unified diff", output)
+    last = output.strip().splitlines()
+    return _error(patch, last[-1] if last else "patch says nothing", output)
 
 
-def _error(patch: Path, why: str, said: str) -> BuildError:
+def _error(patch: Path, why: str, output: str) -> BuildError:
     why = shown(why, 500)
     return BuildError(
         f"the patch {shown(patch.name)} does not apply: {why}",
         "make it anew against this tree, or name the tree it was made for",
         errors=[why],
-        log_end=said[-4000:],
+        log_end=output[-4000:],
     )
 
 

@@ -54,8 +54,8 @@ def meson_command() -> list[str]:
     is none."""
     if (beside := Path(sys.executable).parent / "meson").is_file():
         return [str(beside)]
-    if found := shutil.which("meson"):
-        return [found]
+    if program := shutil.which("meson"):
+        return [program]
     raise _of_source("meson")
 
 
@@ -64,8 +64,8 @@ def ninja_command() -> str:
     is none."""
     if (beside := Path(sys.executable).parent / "ninja").is_file():
         return str(beside)
-    if found := shutil.which("ninja") or shutil.which("ninja-build"):
-        return found
+    if program := shutil.which("ninja") or shutil.which("ninja-build"):
+        return program
     raise _of_source("ninja")
 
 

@@ -73,12 +73,12 @@ def defined_in(repo: Path, commit: str) -> dict[str, str]:
         *("src/backend/*.c", "src/backend/*.y", "src/backend/*.l", "src/common/*.c", "src/port/*.c"),
         "contrib/*.c",
     )
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for line in listed.split(b"\n"):
         place, _, text = line.partition(b"\0")
         if match := _DEFINED.match(text):
-            found.setdefault(match[1].decode(), place.partition(b":")[2].decode(errors="replace"))
-    return found
+            files.setdefault(match[1].decode(), place.partition(b":")[2].decode(errors="replace"))
+    return files
 
 
 def _log(repo: Path, block: Sequence[str], *options: str) -> bytes:

@@ -59,8 +59,8 @@ OWN = "copy it to a folder of your own (cp -r): what is built from it runs on th
 def version_in(name: str, text: str) -> str | None:
     """Returns the version in the text of a file of NAMES_VERSION; None if it names none."""
     match = (_MESON if name == "meson.build" else _AC_INIT).search(text)
-    found = match and _VERSION.fullmatch(match[1].strip())
-    return found[0] if found else None
+    version = match and _VERSION.fullmatch(match[1].strip())
+    return version[0] if version else None
 
 
 def no_tree(where: str) -> UsageError:
@@ -225,8 +225,8 @@ def _version_in_archive(file: Path) -> str | None:
                 source = archive.extractfile(member)
                 assert source is not None
                 text = source.read(1 << 20).decode(errors="replace")
-                if found := version_in(path.name, text):
-                    return found
+                if version := version_in(path.name, text):
+                    return version
     return None
 
 

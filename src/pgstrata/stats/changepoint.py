@@ -97,7 +97,7 @@ def shifts(
         start = refined[-1] if refined else 0
         end = places[i + 1] if i + 1 < len(places) else n
         refined.append(start + _best(row.part(start, end))[0] if end - start > 1 else place)
-    found = []
+    levels = []
     for i, place in enumerate(refined):
         start = refined[i - 1] if i else 0
         end = refined[i + 1] if i + 1 < len(refined) else n
@@ -106,7 +106,7 @@ def shifts(
         log, low, high = _size(part, place - start, confidence)
         if abs(log) <= -math.log1p(-criterion.margin):
             continue
-        found.append(
+        levels.append(
             Shift(
                 versions[place].label,
                 place,
@@ -118,7 +118,7 @@ def shifts(
                 _p_value(part, seed),
             )
         )
-    return found
+    return levels
 
 
 def _row(versions: Sequence[Version]) -> _Row:

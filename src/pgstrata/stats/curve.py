@@ -101,7 +101,7 @@ def _misfit(x: Array, y: Array, weights: Array) -> float:
     """Returns the weighted sum of squares about the best two lines that meet at x = 0: the first grows, the
     second does not."""
     ones, before, after = np.ones_like(x), np.minimum(x, 0.0), np.maximum(x, 0.0)
-    found = math.inf
+    least = math.inf
     for before_fixed, after_fixed in product((False, True), repeat=2):
         fixed = GROWTH * (before * before_fixed + after * after_fixed)
         free = [ones, *([] if before_fixed else [before]), *([] if after_fixed else [after])]
@@ -112,10 +112,10 @@ def _misfit(x: Array, y: Array, weights: Array) -> float:
         first = GROWTH if before_fixed else slopes.pop(0)
         second = GROWTH if after_fixed else slopes.pop(0)
         if (first >= GROWTH or not before.any()) and second <= GROWTH:
-            found = min(found, float(((design @ solved - target) ** 2).sum()))
+            least = min(least, float(((design @ solved - target) ** 2).sum()))
             if not before_fixed and not after_fixed:
                 break
-    return found
+    return least
 
 
 def curve_words(points: Mapping[int, Verdict]) -> dict[int, Word]:

@@ -164,8 +164,8 @@ def estimate(
     number = (
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
-    found = _of_pairs(b[some], o[some], number, len(blocks), by_totals, many, disagree)
-    return replace(found, start_error=START_ERROR / math.sqrt(starts)) if starts else found
+    of_pairs = _of_pairs(b[some], o[some], number, len(blocks), by_totals, many, disagree)
+    return replace(of_pairs, start_error=START_ERROR / math.sqrt(starts)) if starts else of_pairs
 
 
 def _of_pairs(
@@ -357,8 +357,8 @@ def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> _WithInfluenc
     of_pairs = float((influence * influence).sum()) / (n - 1) / n
     worth = max(1.0, n / len(batches) * of_pairs / variance) if variance > 0 else 1.0
     log = math.log(o.sum() / b.sum())
-    found = Estimate(log, math.sqrt(variance), len(batches) - 1.0, n, "time", worth=worth)
-    return _WithInfluence(found, influence)
+    estimate = Estimate(log, math.sqrt(variance), len(batches) - 1.0, n, "time", worth=worth)
+    return _WithInfluence(estimate, influence)
 
 
 def _variance(parts: Sequence[Array], n: int, orders: int = 1) -> float:

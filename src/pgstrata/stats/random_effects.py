@@ -57,10 +57,10 @@ def combine(machines: Sequence[Estimate]) -> Combined:
         ) from error_
     variances = np.array([max(machine.standard_error**2, LEAST_VARIANCE) for machine in machines])
     with np.errstate(divide="ignore", invalid="ignore"):  # machines that agree to the last digit
-        found = combine_effects(np.array(logs), variances, method_re="iterated", use_t=True)
-    error = float(found.sd_eff_w_re) * math.sqrt(max(1.0, float(found.scale_hksj_re)))
-    mean = Estimate(float(found.mean_effect_re), error, number - 1.0, pairs, "machines")
-    return Combined(mean, math.sqrt(max(0.0, float(found.tau2))))
+        combined = combine_effects(np.array(logs), variances, method_re="iterated", use_t=True)
+    error = float(combined.sd_eff_w_re) * math.sqrt(max(1.0, float(combined.scale_hksj_re)))
+    mean = Estimate(float(combined.mean_effect_re), error, number - 1.0, pairs, "machines")
+    return Combined(mean, math.sqrt(max(0.0, float(combined.tau2))))
 
 
 __all__ = ["Combined", "combine"]

@@ -203,10 +203,10 @@ def survey(root: Path, listed: Sequence[Listed], *, rows: bool = False, files: S
     where that is worth it; a folder that cannot be written to is read like any other.
     """
     if not rows and len(listed) < FEW:
-        found = Survey(root)
-        for _ in _sound(found, listed, {}):
+        result = Survey(root)
+        for _ in _sound(result, listed, {}):
             pass
-        return found
+        return result
     table = _Table(root)
     try:
         known = table.open()
@@ -217,22 +217,22 @@ def survey(root: Path, listed: Sequence[Listed], *, rows: bool = False, files: S
             if at.get(e.folder) == e.signature
             and not any(sums.changed(f"{root}/{e.folder}/{name}", e.checked) for name in files)
         }
-        found = Survey(root)
-        fresh = _sound(found, listed, current, first=1 + max((e.number for e in known), default=0))
+        result = Survey(root)
+        fresh = _sound(result, listed, current, first=1 + max((e.number for e in known), default=0))
         while chunk := list(islice(fresh, _CHUNK)):
             table.add(chunk)
-        table.show({e.number for e in known} - {e.number for e in found.entries})
+        table.show({e.number for e in known} - {e.number for e in result.entries})
         if len(listed) >= FEW and table.changes * _WORTH >= len(listed):
             table.save()
         if rows:
-            found.connection, found.files = table.connection, table.files
-        return found
+            result.connection, result.files = table.connection, table.files
+        return result
     finally:
         table.leave(rows)
 
 
 def _sound(
-    found: Survey, listed: Sequence[Listed], current: Mapping[str, Entry], first: int = 1
+    survey: Survey, listed: Sequence[Listed], current: Mapping[str, Entry], first: int = 1
 ) -> Iterator[tuple[Listed, Entry, Run]]:
     """Fills the survey, and gives those runs that had to be read."""
     seen: dict[str, str] = {}
@@ -240,20 +240,20 @@ def _sound(
         entry = current.get(place.folder)
         run: Run | None = None
         if entry is None:
-            folder = found.root / place.folder
-            found.read += 1
+            folder = survey.root / place.folder
+            survey.read += 1
             checked = sums.newest(folder)
             read = read_run(folder)
             if isinstance(read, BrokenRun):
-                found.broken.append(read)
+                survey.broken.append(read)
                 continue
             run = read
             entry = _entry_of(first, place, checked, run)
         if (first_of := seen.setdefault(entry.run_id, place.folder)) is not place.folder:
-            reason = f"a copy of {found.root / first_of}, which is used"
-            found.broken.append(BrokenRun(found.root / place.folder, reason))
+            reason = f"a copy of {survey.root / first_of}, which is used"
+            survey.broken.append(BrokenRun(survey.root / place.folder, reason))
             continue
-        found.entries.append(entry)
+        survey.entries.append(entry)
         if run is not None:
             first += 1
             yield place, entry, run
@@ -301,8 +301,8 @@ class _Table:
         self.changes += len(runs)
         of_runs = [_run_row(entry, run) for _, entry, run in runs]
         of_steps = [row for _, entry, run in runs for row in _step_rows(entry.number, run)]
-        for (name, columns), made in zip(_PARTS, (of_runs, of_steps), strict=True):
-            insert(self.connection, f"fresh_{name}", columns, made)
+        for (name, columns), rows in zip(_PARTS, (of_runs, of_steps), strict=True):
+            insert(self.connection, f"fresh_{name}", columns, rows)
 
     def show(self, hidden: set[int]) -> None:
         """Makes the rows of all runs but those with these numbers readable, as `catalogue_…`."""
@@ -323,16 +323,16 @@ class _Table:
     def save(self) -> None:
         """Writes everything anew, whole or not at all. What cannot be written is made again next time."""
         both = " UNION ALL BY NAME ".join(f"SELECT * FROM catalogue_{name}" for name, _ in _PARTS)
-        made = os.memfd_create("pgstrata-catalogue", os.MFD_CLOEXEC)
+        descriptor = os.memfd_create("pgstrata-catalogue", os.MFD_CLOEXEC)
         try:
             self.connection.execute(
-                f"COPY ({both}) TO {literal(_name(made))} "
+                f"COPY ({both}) TO {literal(_name(descriptor))} "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000, USE_TMP_FILE false)"
             )
             with contextlib.suppress(OSError):
-                _write(self.path, made)
+                _write(self.path, descriptor)
         finally:
-            os.close(made)
+            os.close(descriptor)
 
     def leave(self, stays: bool) -> None:
         """Gives back what is not needed any more. The file in memory ends with the process."""
@@ -384,10 +384,10 @@ def _name(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _write(path: Path, made: int) -> None:
+def _write(path: Path, descriptor: int) -> None:
     """Raises OSError."""
     _remove_left(path)
-    with os.fdopen(os.dup(made), "rb") as source:
+    with os.fdopen(os.dup(descriptor), "rb") as source:
         source.seek(0)
         body = source.read()
     disk.replace(path, _head(body), body)

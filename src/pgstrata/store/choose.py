@@ -56,11 +56,11 @@ def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
         raise NoRunsError(f"no runs in {results.root}", damaged_hint(results) or "pgstrata run makes some")
     if campaign is None:
         campaign = max(runs, key=lambda run: run.started).campaign
-    own = counted([run for run in runs if run.campaign == campaign])
-    if not own:
+    entries = counted([run for run in runs if run.campaign == campaign])
+    if not entries:
         there = ", ".join(sorted({run.campaign for run in runs}))
         raise UsageError(f"no campaign {campaign!r} in {results.root}", f"there is: {there}")
-    return own
+    return entries
 
 
 def damaged_hint(results: Results) -> str:
@@ -125,9 +125,9 @@ def _folder(folder: Path, results: Results) -> Side:
         if isinstance(run, BrokenRun):
             raise StoreError(f"{run}", "choose another run")
         return Side(f"{run.variant} ({run.run_id})", (run,))
-    found = _below(folder.resolve())
-    results.broken += [run for run in found if isinstance(run, BrokenRun)]
-    runs = [run for run in found if isinstance(run, Run)]
+    all_runs = _below(folder.resolve())
+    results.broken += [run for run in all_runs if isinstance(run, BrokenRun)]
+    runs = [run for run in all_runs if isinstance(run, Run)]
     if not runs:
         raise UsageError(f"there are no runs below {folder}", damaged_hint(results))
     variants = sorted({run.variant for run in runs})

@@ -19,30 +19,30 @@ from pgstrata.store.results_folder import Results
 def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:
     """Returns the folders of the newest comparison in which all of these runs finished; None if there is
     none."""
-    found: dict[str, dict[RunKey, Run]] = {}
+    by_comparison: dict[str, dict[RunKey, Run]] = {}
     for key in keys:
         for run in results.all(key):
             if run.done and (comparison := run.comparison):
-                found.setdefault(comparison, {})[key] = run
-    whole = [runs for runs in found.values() if len(runs) == len(keys)]
+                by_comparison.setdefault(comparison, {})[key] = run
+    whole = [runs for runs in by_comparison.values() if len(runs) == len(keys)]
     if not whole:
         return None
     newest = max(whole, key=lambda runs: _started(list(runs.values())))
     return {key: run.folder for key, run in newest.items()}
 
 
-def replace_older(results: Results, made: dict[RunKey, Path], failed: Iterable[RunKey]) -> None:
+def replace_older(results: Results, folders: dict[RunKey, Path], failed: Iterable[RunKey]) -> None:
     """Hides what a comparison that has just been made replaces. Raises OSError.
 
     Everything older where all its runs finished, and where nothing older is complete. Else the older one
     stays, and the finished runs of the new one are hidden: those that failed take their siblings with them.
     """
     bad = set(failed)
-    whole = complete(results, list(made))
-    keep = whole if bad and whole else made
-    for key in made:
+    whole = complete(results, list(folders))
+    keep = whole if bad and whole else folders
+    for key in folders:
         for run in results.all(key):
-            if run.folder == keep[key] or (run.folder == made[key] and key in bad):
+            if run.folder == keep[key] or (run.folder == folders[key] and key in bad):
                 continue
             hide(run.folder)
 

@@ -83,8 +83,8 @@ def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
 def kept(root: Path, key: RunKey) -> list[KeptStep]:
     """Returns the whole steps that are kept of a run, in their order."""
     paths = sorted(folder_of(root, key).glob(f"*{_END}"))
-    found = (_read(path) for path in paths)
-    return sorted((file.step for file in found if file is not None), key=lambda step: step.order)
+    files = (_read(path) for path in paths)
+    return sorted((file.step for file in files if file is not None), key=lambda step: step.order)
 
 
 def data_of(step: KeptStep) -> KeptData | None:
@@ -109,13 +109,13 @@ def keep_start(folder: Path, start: KeptStart) -> None:
 
 def kept_starts(folder: Path, made_of: str) -> list[msgspec.Raw]:
     """Returns the counts of the whole starts that are kept of a count, in their order, from the first on."""
-    found: list[msgspec.Raw] = []
+    starts: list[msgspec.Raw] = []
     for path in sorted(folder.glob(f"*{_START}")):
         start = _decoded(path, KeptStart)
-        if start is None or start.made_of != made_of or start.number != len(found) + 1:
+        if start is None or start.made_of != made_of or start.number != len(starts) + 1:
             break
-        found.append(start.data)
-    return found
+        starts.append(start.data)
+    return starts
 
 
 def drop(root: Path, key: RunKey) -> None:

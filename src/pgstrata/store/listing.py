@@ -59,10 +59,10 @@ def _folders(parent: str) -> list[tuple[str, bool]]:
     circle cannot."""
     try:
         with os.scandir(parent) as entries:
-            found = [(e.name, _is_folder(e)) for e in entries if not e.name.startswith(".")]
+            folders = [(e.name, _is_folder(e)) for e in entries if not e.name.startswith(".")]
     except OSError:
         return []
-    return sorted((name, bool(kind)) for name, kind in found if kind is not False)
+    return sorted((name, bool(kind)) for name, kind in folders if kind is not False)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:

@@ -39,13 +39,13 @@ def to_bytes(table: str, values: Sequence[Sequence[Any]]) -> bytes:
     values: rows in the order of the table's columns.
     """
     columns = ", ".join(_column(name, kind) for name, kind in sql_columns(table))
-    made = os.memfd_create("pgstrata-table", os.MFD_CLOEXEC)
-    with os.fdopen(made, "rb") as file, _database() as connection:
+    descriptor = os.memfd_create("pgstrata-table", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file, _database() as connection:
 
         def write() -> None:
             connection.register("made", _arrays(table, values))
             connection.execute(
-                f"COPY (SELECT {columns} FROM made) TO '/proc/self/fd/{made}' "
+                f"COPY (SELECT {columns} FROM made) TO '/proc/self/fd/{descriptor}' "
                 "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
             )
             connection.unregister("made")
@@ -111,7 +111,7 @@ def grouped(
 
     if not files:
         return []
-    columns = ", ".join((*keys, *(f"list({one} ORDER BY {order})" for one in lists)))
+    columns = ", ".join((*keys, *(f"list({expression} ORDER BY {order})" for expression in lists)))
     # Below a descriptor: DuckDB takes a path for a pattern, and names inside a results folder have no letters
     # that mean something there.
     root = os.path.commonpath([file.parent for file in files])

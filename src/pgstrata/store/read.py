@@ -161,14 +161,14 @@ class Run:
     def scripts(self) -> dict[str, bytes]:
         """What tells whether two runs did the same in a step: a digest of the scripts of its roles, by step.
         Steps without them are left out."""
-        found = {}
+        by_step = {}
         for path in sorted((self.folder / "spec").glob("*.json")):
             try:
                 spec = json_as(disk.read_regular(path, MOST_BYTES), _Spec)
             except (OSError, BoundError):
                 continue
-            found[spec.step] = _digest(tuple((role.name, bytes(role.scripts)) for role in spec.roles))
-        return found
+            by_step[spec.step] = _digest(tuple((role.name, bytes(role.scripts)) for role in spec.roles))
+        return by_step
 
     @cached_property
     def histograms(self) -> dict[str, dict[str, str]]:

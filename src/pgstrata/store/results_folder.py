@@ -52,19 +52,19 @@ class Results:
 
         done=True: failed runs do not count.
         """
-        found = [run.folder for run in self.all(key) if run.done or not done]
-        return found[-1] if found else None
+        folders = [run.folder for run in self.all(key) if run.done or not done]
+        return folders[-1] if folders else None
 
     def all(self, key: RunKey) -> list[Run]:
         """Returns all whole runs of this key, failed ones included, in the order in which they were begun."""
-        found = []
+        runs = []
         for folder in sorted(key.folder(self.root).glob(f"{key.repeat}-*")):
             if not RUN_FOLDER.fullmatch(folder.name):
                 continue
             run = read_run(folder)
             if isinstance(run, Run) and run.key == key:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def survey(self, *, rows: bool = False, files: Sequence[str] = ()) -> Survey:
         """Returns what the catalogue and the folders say of every whole run, sorted by folder, without
@@ -73,10 +73,10 @@ class Results:
         rows: leaves a connection with the rows of the views, which the caller closes. files: those that will
         be read of each run, by name: where one of them has changed, the run is read anew.
         """
-        found = survey(self.root, listed(self.root), rows=rows, files=files)
-        self.broken = found.broken
-        self._entries = found.entries
-        return found
+        surveyed = survey(self.root, listed(self.root), rows=rows, files=files)
+        self.broken = surveyed.broken
+        self._entries = surveyed.entries
+        return surveyed
 
     def entries(self) -> list[Entry]:
         """Returns what is known of every whole run without opening it, sorted by folder; looked for only

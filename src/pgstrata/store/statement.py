@@ -46,10 +46,10 @@ def recorded_statement(number: int | None, name: str) -> Statement:
     """
     if number is not None:
         return Statement(number, name)
-    found = _EARLIER.match(name)
-    if found is None:
+    match = _EARLIER.match(name)
+    if match is None:
         raise StoreError(f"the statement {name[:80]!r} has no number", "remove the damaged run's folder")
-    return Statement(int(found[1]), name)
+    return Statement(int(match[1]), name)
 
 
 __all__ = ["Statement", "recorded_statement", "statement_of"]

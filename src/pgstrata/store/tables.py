@@ -101,9 +101,9 @@ def conform(table: str, run_id: str, step: str, rows: Iterable[Row]) -> list[tup
     for row in rows:
         if unknown := row.keys() - columns.keys():
             raise ValueError(f"{table} has no column {', '.join(sorted(unknown))}")
-        own = {**row, "run_id": run_id, "step": step}
+        full_row = {**row, "run_id": run_id, "step": step}
         conformed.append(
-            tuple(None if (value := own.get(name)) is None else to(value) for name, to in of.items())
+            tuple(None if (value := full_row.get(name)) is None else to(value) for name, to in of.items())
         )
     return conformed
 

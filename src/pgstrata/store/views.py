@@ -69,11 +69,11 @@ def _view(connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str
 
 
 def _catalogued(connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str], root: Path) -> None:
-    own = {column: f'"{name[:-1]}_{column}"' for column in columns}
-    if "path" in own:
+    sources = {column: f'"{name[:-1]}_{column}"' for column in columns}
+    if "path" in sources:
         below = str(root / "x")[:-1]
-        own["path"] = f"concat({literal(below)}, {own['path']})"
-    wanted = ", ".join(f'{source} AS "{column}"' for column, source in own.items())
+        sources["path"] = f"concat({literal(below)}, {sources['path']})"
+    wanted = ", ".join(f'{source} AS "{column}"' for column, source in sources.items())
     connection.execute(f'CREATE VIEW "{name}" AS SELECT {wanted} FROM catalogue_{name}')
 
 

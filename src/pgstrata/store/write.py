@@ -164,8 +164,8 @@ class RunBuilder:
     def rows(self, table: str, step: str, rows: Iterable[Row]) -> None:
         """Adds rows of a counted step, which has no record of its own: columns without `run_id`, `variant`,
         `step`."""
-        own = [{"variant": self.key.variant, **row} for row in rows]
-        self._tables[table] += tables.conform(table, self.run_id, step, own)
+        full_rows = [{"variant": self.key.variant, **row} for row in rows]
+        self._tables[table] += tables.conform(table, self.run_id, step, full_rows)
 
     def plans(self, plans: Mapping[str, Any]) -> None:
         """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""

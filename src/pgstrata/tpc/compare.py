@@ -67,10 +67,10 @@ def _chosen_from(rows: Sequence[Cells], right: Sequence[Cells]) -> bool:
     """Returns whether each row has a partner of its own among the right ones, in any order."""
     left = sorted(right, key=_sorting)
     for row in sorted(rows, key=_sorting):
-        found = next((i for i, other in enumerate(left) if alike(row, other)), None)
-        if found is None:
+        partner = next((i for i, other in enumerate(left) if alike(row, other)), None)
+        if partner is None:
             return False
-        del left[found]
+        del left[partner]
     return True
 
 

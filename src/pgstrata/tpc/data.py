@@ -68,16 +68,16 @@ def make(
     with keeping(final, "the data", benchmark.raw_bytes(scale), "take a smaller scale, ") as place:
         say(f"  making the data of scale factor {scale:g} (kept in {final})")
         begun = time.monotonic()
-        made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
+        facts: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
         for table in tables(benchmark):
-            made["tables"][table] = _generate(benchmark, scale, table, place / f"{table}.dat", check)
-        made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+            facts["tables"][table] = _generate(benchmark, scale, table, place / f"{table}.dat", check)
+        facts["raw_bytes"] = sum(t["bytes"] for t in facts["tables"].values())
         if benchmark.more is not None:
-            made |= benchmark.more(place, made, check)
-        made["seconds"] = round(time.monotonic() - begun, 3)
-        (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
+            facts |= benchmark.more(place, facts, check)
+        facts["seconds"] = round(time.monotonic() - begun, 3)
+        (place / ABOUT).write_text(json.dumps(facts, indent=1) + "\n")
     use(final)
-    return made
+    return facts
 
 
 def _generate(benchmark: Benchmark, scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
@@ -91,13 +91,14 @@ def _generate(benchmark: Benchmark, scale: float, table: str, to: Path, check: C
         assert generator.stdout is not None and generator.stderr is not None
         try:
             rows, size = without_last_delimiter(generator.stdout, out.write, check)
-            said = generator.stderr.read().decode(errors="replace").strip()
+            complaint = generator.stderr.read().decode(errors="replace").strip()
         except BaseException:
             generator.kill()
             raise
     if generator.returncode != 0 or rows == 0:
         raise ServerError(
-            f"tpcgen-cli failed to make table {table} of scale factor {scale:g}", said[-500:] or "no output"
+            f"tpcgen-cli failed to make table {table} of scale factor {scale:g}",
+            complaint[-500:] or "no output",
         )
     return {"rows": rows, "bytes": size}
 
@@ -133,10 +134,10 @@ def without_last_delimiter(
 
 def _generator(benchmark: Benchmark) -> str:
     beside = Path(sys.executable).parent / "tpcgen-cli"
-    found = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
+    if program is None:
         raise _no_generator(benchmark)
-    return found
+    return program
 
 
 def _no_generator(benchmark: Benchmark) -> ServerError:

@@ -75,16 +75,16 @@ def understood_by(text: str, server: Features) -> str:
 
 
 def _with_as(text: str) -> str:
-    made: list[str] = []
+    parts: list[str] = []
     listing = [False]  # by parentheses around: whether these are a SELECT's columns
     operand = False  # whether what is before could be a column
     for match in _TOKEN.finditer(text):
         token, word = match[0], match[0].lower()
         if match["space"]:
-            made.append(token)
+            parts.append(token)
             continue
         if match["word"] and word not in _NO_NAMES and operand and listing[-1]:
-            made.append("AS ")
+            parts.append("AS ")
         if token == "(":
             listing.append(False)
         elif token == ")" and len(listing) > 1:
@@ -98,8 +98,8 @@ def _with_as(text: str) -> str:
             or bool(match["operand"])
             or bool(match["word"] and (word not in _NO_NAMES or word in ("end", "null")))
         )
-        made.append(token)
-    return "".join(made)
+        parts.append(token)
+    return "".join(parts)
 
 
 def _with_operators(text: str) -> str:
@@ -169,21 +169,21 @@ def _columns(words: list[str], outer: list[int]) -> list[tuple[str, str]]:
     name."""
     first = next(at for at in outer if words[at].lower() == "select") + 1
     last = next(at for at in outer if at > first and words[at].lower() == "from")
-    found = []
+    columns = []
     for column in _listed(words, outer, first, last):
         computed, _, name = column.rpartition(" AS ")
-        found.append((computed, name) if computed else (column, column))
-    return found
+        columns.append((computed, name) if computed else (column, column))
+    return columns
 
 
 def _outermost(words: list[str]) -> list[int]:
     """Returns the places of the words that are in no parentheses."""
-    depth, found = 0, []
+    depth, places = 0, []
     for at, word in enumerate(words):
         depth += (word == "(") - (word == ")")
         if depth == 0 and word != ")":
-            found.append(at)
-    return found
+            places.append(at)
+    return places
 
 
 def _listed(words: list[str], outer: list[int], first: int, last: int) -> list[str]:

@@ -72,13 +72,13 @@ def load_phases(benchmark: Benchmark, o: TpcOptions, indexing: Sequence[Indexing
     def executed(verb: str, of: Callable[[str], Sequence[str]]) -> Callable[[str], list[Op]]:
         return lambda table: [Sql.verbatim(sql, name=f"{verb} {table}") for sql in of(table)]
 
-    made: list[Phase] = [phase("copy", copied, raw / _COPY)]
-    made += [phase(i.name, executed(i.verb, i.of), raw / _INDEX / len(indexing)) for i in indexing]
+    phases: list[Phase] = [phase("copy", copied, raw / _COPY)]
+    phases += [phase(i.name, executed(i.verb, i.of), raw / _INDEX / len(indexing)) for i in indexing]
     if vacuum := {"freeze": "VACUUM FREEZE", "full": "VACUUM FULL"}.get(o.vacuum):
         of = executed("vacuum", lambda table: [f"{vacuum} {table}"])
-        made.append(phase("vacuum", of, raw / _VACUUM))
+        phases.append(phase("vacuum", of, raw / _VACUUM))
     of = executed("analyze", lambda table: [f"ANALYZE {table}"])
-    return [*made, phase("analyze", of, raw / _ANALYZE)]
+    return [*phases, phase("analyze", of, raw / _ANALYZE)]
 
 
 def _phase(

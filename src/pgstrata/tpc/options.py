@@ -65,7 +65,7 @@ def numbers_in(text: str, most: int) -> list[int]:
     range from 1 to `most`."""
     if text.strip() == "all":
         return list(range(1, most + 1))
-    found: set[int] = set()
+    numbers: set[int] = set()
     for word in re.split(r"[\s,]+", text.strip()):
         match = re.fullmatch(r"q?(\d{1,3})(?:-q?(\d{1,3}))?", word, re.ASCII)
         if match is None:
@@ -73,8 +73,8 @@ def numbers_in(text: str, most: int) -> list[int]:
         low, high = int(match[1]), int(match[2] or match[1])
         if not 1 <= low <= high <= most:
             raise ValueError(f"{word!r}: the queries are numbered from 1 to {most}")
-        found.update(range(low, high + 1))
-    return sorted(found)
+        numbers.update(range(low, high + 1))
+    return sorted(numbers)
 
 
 __all__ = ["TpcOptions", "numbers_in"]

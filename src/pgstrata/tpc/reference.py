@@ -80,14 +80,14 @@ def _missing(benchmark: Benchmark, scale: float, numbers: Sequence[int], state: 
 def _run(benchmark: Benchmark, arguments: Sequence[str], check: Callable[[], None]) -> str | None:
     """Runs `answering` of the benchmark's package; the last line that it said where it failed."""
     command = [sys.executable, "-P", "-m", f"pgstrata.{benchmark.name}.answering", *arguments]
-    said: str
+    errors: str
     with start(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             while True:
                 try:
-                    _, said = process.communicate(timeout=0.5)
+                    _, errors = process.communicate(timeout=0.5)
                     break
                 except subprocess.TimeoutExpired:
                     check()
@@ -96,4 +96,4 @@ def _run(benchmark: Benchmark, arguments: Sequence[str], check: Callable[[], Non
             raise
     if process.returncode == 0:
         return None
-    return (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1][:300]
+    return (errors.strip().splitlines() or [f"exit code {process.returncode}"])[-1][:300]

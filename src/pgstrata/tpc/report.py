@@ -59,10 +59,10 @@ def section(
         ),
         _size_table(results, workload, benchmark, list(phases)),
     ]
-    found = read(results, workload)
-    run = "power" if "power" in found.by_step else "throughput"
-    if by_variant := found.by_step.get(run):
-        blocks += query_blocks(results, workload, run, by_variant, found, wording)
+    queries = read(results, workload)
+    run = "power" if "power" in queries.by_step else "throughput"
+    if by_variant := queries.by_step.get(run):
+        blocks += query_blocks(results, workload, run, by_variant, queries, wording)
     return Section(anchor(benchmark.name, workload.name), f"{benchmark.title} ({workload.name})", blocks)
 
 
@@ -72,11 +72,11 @@ def _size_table(
     rows = []
     for variant in results.variants:
         raw = facts(workload, variant, benchmark.name, "raw_bytes")
-        found = sizes(step_named(workload, phases[-1]), variant) if phases else None
-        if not raw or found is None:
+        disk_sizes = sizes(step_named(workload, phases[-1]), variant) if phases else None
+        if not raw or disk_sizes is None:
             rows.append(Row([words(variant), *([missing()] * 4)], variant=variant))
             continue
-        shares = [found[0] / raw, found[1] / raw, sum(found) / raw]
+        shares = [disk_sizes[0] / raw, disk_sizes[1] / raw, sum(disk_sizes) / raw]
         cells = [Cell(raw, numbers.size(raw)), *(Cell(s, numbers.significant(s)) for s in shares)]
         rows.append(Row([words(variant), *cells], "base" if variant == results.base else "", variant))
     return Table(

@@ -44,14 +44,14 @@ class QueryRuns:
 
     def before(self) -> list[Phase]:
         """Plans and warm-up, which are not compared."""
-        o, made = self.options, list[Phase]()
+        o, phases = self.options, list[Phase]()
         if o.plans != "none" and self.server.has(Feature.EXPLAIN_JSON):
             how = "ANALYZE, BUFFERS, TIMING OFF, " if o.plans == "analyze" else ""
             explaining = self._pass(o.numbers, f"EXPLAIN ({how}FORMAT JSON) ")
-            made.append(self._step("plans", [explaining], explained(o.time_limit), measured=False))
+            phases.append(self._step("plans", [explaining], explained(o.time_limit), measured=False))
         if o.warmup:
-            made.append(self._step("warm-up", [self._pass(o.numbers) * o.warmup], None, measured=False))
-        return made
+            phases.append(self._step("warm-up", [self._pass(o.numbers) * o.warmup], None, measured=False))
+        return phases
 
     def power(self, state: str = "") -> list[Phase]:
         """Returns the phase with the queries on one connection; none without passes."""
@@ -76,16 +76,16 @@ class QueryRuns:
     def _step(
         self, name: str, streams: Sequence[list[Op]], digest: Digesting | None, *, measured: bool = True
     ) -> Step:
-        one, o = self.benchmark, self.options
-        whole = one.query_seconds * (0.03 + o.scale) * len(streams[0]) / one.queries
+        benchmark, o = self.benchmark, self.options
+        whole = benchmark.query_seconds * (0.03 + o.scale) * len(streams[0]) / benchmark.queries
         step = query_step(
             name,
             streams,
             o.time_limit,
             seconds=whole * len(streams) ** 0.5,
             digest=digest,
-            group=f"{one.title} queries",
-            tables=list(tables(one)),
+            group=f"{benchmark.title} queries",
+            tables=list(tables(benchmark)),
             measured=measured,
         )
         return replace(step, summary=_SUMMARIES.get(name, ""))

@@ -71,10 +71,10 @@ def tables(benchmark: Benchmark) -> dict[str, tuple[TableColumn, ...]]:
             "SELECT table_name, column_name, data_type FROM information_schema.columns "
             "ORDER BY table_name, ordinal_position"
         ).fetchall()
-    found: dict[str, list[TableColumn]] = {}
+    by_table: dict[str, list[TableColumn]] = {}
     for table, column, kind in rows:
-        found.setdefault(str(table), []).append(TableColumn(str(column), str(kind)))
-    return {table: tuple(columns) for table, columns in found.items()}
+        by_table.setdefault(str(table), []).append(TableColumn(str(column), str(kind)))
+    return {table: tuple(columns) for table, columns in by_table.items()}
 
 
 @cache

@@ -59,7 +59,7 @@ def indexes(table: str, which: str) -> list[str]:
     """Returns the statements that index a table; which: `keys`, `primary` or `none`."""
     if which == "none":
         return []
-    made = [f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join(primary_key(table))})"]
+    statements = [f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join(primary_key(table))})"]
     if which == "keys":
-        made += [f"CREATE INDEX {table}_{c} ON {table} ({c})" for c in joined_columns(table)]
-    return made
+        statements += [f"CREATE INDEX {table}_{c} ON {table} ({c})" for c in joined_columns(table)]
+    return statements

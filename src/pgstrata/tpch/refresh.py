@@ -122,8 +122,8 @@ class Order:
     @property
     def status(self) -> str:
         """That of all positions, or `P`."""
-        found = {line.status for line in self.lines}
-        return found.pop() if len(found) == 1 else "P"
+        statuses = {line.status for line in self.lines}
+        return statuses.pop() if len(statuses) == 1 else "P"
 
     def columns(self) -> list[str]:
         """Returns the columns of an order as they stand in the table."""
@@ -221,7 +221,7 @@ def file_stem(table: str) -> str:
 def write(folder: Path, about: Mapping[str, Any], check: Callable[[], None]) -> Mapping[str, Any]:
     """Writes the new rows into files beside the generator's. Raises OSError."""
     population = population_of(folder, about)
-    made = dict.fromkeys(KEYS, 0)
+    counts = dict.fromkeys(KEYS, 0)
     names = [folder / f"{file_stem(table)}.dat" for table in KEYS]
     with names[0].open("w", encoding="ascii") as heads, names[1].open("w", encoding="ascii") as lines:
         for order in orders(about["scale"], population):
@@ -229,9 +229,9 @@ def write(folder: Path, about: Mapping[str, Any], check: Callable[[], None]) -> 
             heads.write("|".join(order.columns()) + "\n")
             for number, line in enumerate(order.lines, 1):
                 lines.write("|".join(line.columns(order.key, number)) + "\n")
-            made["orders"] += 1
-            made["lineitem"] += len(order.lines)
-    return {"refresh": made}
+            counts["orders"] += 1
+            counts["lineitem"] += len(order.lines)
+    return {"refresh": counts}
 
 
 __all__ = ["EDITION", "KEYS", "deleted_keys", "file_stem", "new_orders", "order_key", "orders", "write"]

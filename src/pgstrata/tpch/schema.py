@@ -60,11 +60,11 @@ def indexes(table: str) -> list[str]:
 
 def refresh_tables() -> list[str]:
     """Returns the statements that make the tables from which RF1 takes its rows."""
-    made = []
+    statements = []
     for table, key in refresh.KEYS.items():
         stem = refresh.file_stem(table)
-        made += [f"CREATE TABLE {stem} (LIKE {table})", f"CREATE INDEX {stem}_key ON {stem} ({key})"]
-    return made
+        statements += [f"CREATE TABLE {stem} (LIKE {table})", f"CREATE INDEX {stem}_key ON {stem} ({key})"]
+    return statements
 
 
 __all__ = ["TPCH", "indexes", "keys", "primary_key", "refresh_tables"]

@@ -84,8 +84,8 @@ class Tpch:
 
 
 def _indexing(o: TpchOptions) -> list[Indexing]:
-    made = [Indexing("keys", "key", schema.keys), Indexing("indexes", "index", schema.indexes)]
-    return made[: {"none": 0, "primary": 1, "keys": 2}[o.indexes]]
+    indexings = [Indexing("keys", "key", schema.keys), Indexing("indexes", "index", schema.indexes)]
+    return indexings[: {"none": 0, "primary": 1, "keys": 2}[o.indexes]]
 
 
 # --- the refresh functions --------------------------------------------------------------------

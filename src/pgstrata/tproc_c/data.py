@@ -102,7 +102,7 @@ class Rows:
             check()
             where = (number, district_number)
             orders_made, lines = orders(draw, self.sizes, where)
-            made = (
+            tables = (
                 district(draw, self.sizes, where),
                 customers(draw, self.sizes, where),
                 history(draw, self.sizes, where),
@@ -110,7 +110,7 @@ class Rows:
                 lines,
                 new_orders(self.sizes, where),
             )
-            for name, columns in zip(names, made, strict=True):
+            for name, columns in zip(names, tables, strict=True):
                 texts[name].append(rows_text(columns))
         for name, parts in texts.items():
             (place / f"{name}.copy").write_bytes(b"".join(parts))
@@ -246,7 +246,7 @@ def orders(
     number = _counted(1, n)
     lines = _drawn(draw, FEWEST_LINES, MOST_LINES, n)
     carrier = integers(_drawn(draw, 1, 10, n))
-    made = [
+    columns = [
         *_in(where, n),
         integers(number),
         integers(draw.permutation(n).astype(np.int64) + 1),
@@ -260,7 +260,7 @@ def orders(
     total = len(order)
     begins = np.repeat(np.cumsum(lines) - lines, lines)
     amounts = np.where(delivered, 0, _drawn(draw, 1, 999_999, total))
-    return made, [
+    return columns, [
         *_in(where, total),
         integers(order),
         integers(np.arange(total) - begins + 1),
@@ -275,11 +275,11 @@ def orders(
 
 def _null_unless(column: Column, there: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Column:
     """Returns the column with NULL, as COPY writes it, in the other rows."""
-    made = np.zeros((len(column), max(2, column.shape[1])), dtype=np.uint8)
-    made[:, : column.shape[1]] = column
-    made[~there] = 0
-    made[~there, :2] = np.frombuffer(b"\\N", dtype=np.uint8)
-    return made
+    padded = np.zeros((len(column), max(2, column.shape[1])), dtype=np.uint8)
+    padded[:, : column.shape[1]] = column
+    padded[~there] = 0
+    padded[~there, :2] = np.frombuffer(b"\\N", dtype=np.uint8)
+    return padded
 
 
 def new_orders(sizes: Sizes, where: tuple[int, int]) -> list[Column]:

@@ -65,10 +65,10 @@ def _rates(results: RunSet, workload: WorkloadResults, steps: tuple[StepResults,
     rows = []
     for step in steps:
         for variant in results.variants:
-            own, rate = step.by_variant.get(variant), results.rate(step, variant)
-            if own is None or rate is None:
+            repeats, rate = step.by_variant.get(variant), results.rate(step, variant)
+            if repeats is None or rate is None:
                 continue
-            measured = own.typical
+            measured = repeats.typical
             orders = nopm(measured)
             # The share of new orders is that of the typical repeat, the rate that of the verdict.
             share = None if orders is None or not measured.rate else orders / measured.rate
@@ -117,12 +117,14 @@ def _kinds(results: RunSet, workload: WorkloadResults, steps: tuple[StepResults,
     for step in steps:
         for kind in WEIGHTS:
             for variant in results.variants:
-                own = step.by_variant.get(variant)
-                found = None if own is None else kinds(own.typical.record.headline, step.name).get(kind)
-                if own is None or found is None:
+                repeats = step.by_variant.get(variant)
+                figures = (
+                    None if repeats is None else kinds(repeats.typical.record.headline, step.name).get(kind)
+                )
+                if repeats is None or figures is None:
                     continue
-                count, latency = found
-                share = count / (own.typical.record.headline.transactions or 1)
+                count, latency = figures
+                share = count / (repeats.typical.record.headline.transactions or 1)
                 times = [getattr(latency, name) for name in _LATENCIES]
                 rows.append(
                     Row(
@@ -167,8 +169,8 @@ def _rate(value: float) -> Cell:
 def _checked(measured: MeasuredStep) -> Mapping[str, Any]:
     """Returns what was found out after a step; nothing of steps that were not checked."""
     facts = measured.run.record.facts.get("tproc_c", {})
-    found: Mapping[str, Any] = facts.get(measured.record.name, {})
-    return found
+    checked: Mapping[str, Any] = facts.get(measured.record.name, {})
+    return checked
 
 
 def _conditions(checked: Mapping[str, Any]) -> str:

@@ -57,18 +57,18 @@ TABLES = list(COLUMNS)
 
 def create() -> list[str]:
     """Returns the statements that make the tables, without keys; older ones of the same names go."""
-    made = [f"CREATE TABLE {table} ({columns})" for table, columns in COLUMNS.items()]
-    return [f"DROP TABLE IF EXISTS {', '.join(TABLES)}", *made]
+    statements = [f"CREATE TABLE {table} ({columns})" for table, columns in COLUMNS.items()]
+    return [f"DROP TABLE IF EXISTS {', '.join(TABLES)}", *statements]
 
 
 def indexes(table: str) -> list[str]:
     """Returns the statements that make the primary key of a table, and its further index."""
-    made = [f"ALTER TABLE {table} ADD PRIMARY KEY ({KEYS[table]})"] if table in KEYS else []
+    statements = [f"ALTER TABLE {table} ADD PRIMARY KEY ({KEYS[table]})"] if table in KEYS else []
     if table == "customer":
-        made.append("CREATE INDEX customer_last_name ON customer (c_w_id, c_d_id, c_last, c_first)")
+        statements.append("CREATE INDEX customer_last_name ON customer (c_w_id, c_d_id, c_last, c_first)")
     if table == "orders":
-        made.append("CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)")
-    return made
+        statements.append("CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)")
+    return statements
 
 
 __all__ = ["COLUMNS", "KEYS", "TABLES", "create", "indexes"]

@@ -326,7 +326,7 @@ def _delivery_statements() -> list[Op]:
     ops: list[Op] = []
     for d in range(1, DISTRICTS + 1):
         order = f"ol_w_id = {{w}} AND ol_d_id = {d} AND ol_o_id = {{o}}"
-        found: list[Op] = [
+        delivery: list[Op] = [
             sql(
                 "delete new order",
                 f"DELETE FROM new_order WHERE no_w_id = {{w}} AND no_d_id = {d} AND no_o_id = {{o}}",
@@ -349,7 +349,7 @@ def _delivery_statements() -> list[Op]:
             f"SELECT no_o_id FROM new_order WHERE no_w_id = {{w}} AND no_d_id = {d} "
             "ORDER BY no_o_id LIMIT 1 FOR UPDATE"
         )
-        ops += [sql("select new order", oldest, ["o"]), If((":o > 0", found))]
+        ops += [sql("select new order", oldest, ["o"]), If((":o > 0", delivery))]
     return _transaction(sql, *ops)
 
 

@@ -60,7 +60,7 @@ def capture(
         return _capture_recording(logs[0], to, mask, say, check)
     log = find(logs, prefix=prefix, timezone=timezone, encoding=encoding)
     with Writer(to) as writer:
-        shown = _Progress(sum(one.bytes for one in log.files), writer, say or (lambda text: None))
+        shown = _Progress(sum(log_file.bytes for log_file in log.files), writer, say or (lambda text: None))
 
         def progress(more: int) -> None:
             shown.read(more)
@@ -121,15 +121,15 @@ class _Progress:
     say: Callable[[str], None]
     done: int = 0
     begun: float = field(default_factory=time.monotonic)
-    said: float = field(default_factory=time.monotonic)
+    last_printed: float = field(default_factory=time.monotonic)
 
     def read(self, more: int) -> None:
         """Adds `more` bytes that have been read, and reports the progress from time to time."""
         self.done += more
         now = time.monotonic()
-        if now - self.said < SAID_EVERY or not self.done:
+        if now - self.last_printed < SAID_EVERY or not self.done:
             return
-        self.said = now
+        self.last_printed = now
         if not self.whole:
             self.say(f"{numbers.size(self.done)} read; the file has {numbers.size(self.writer.written)}")
             return

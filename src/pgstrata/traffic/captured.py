@@ -194,12 +194,12 @@ class Header(msgspec.Struct):
     @property
     def reads_only(self) -> bool:
         """Whether all statements are known to change nothing."""
-        return bool(self.shapes) and all(one.reads for one in self.shapes)
+        return bool(self.shapes) and all(shape.reads for shape in self.shapes)
 
-    def left_out_share(self, one: LeftOut) -> float:
+    def left_out_share(self, left_out: LeftOut) -> float:
         """Returns the share of the left-out statements in all the time that the log tells of, 0 to 1."""
         whole = self.seconds + sum(other.seconds for other in (*self.left_out, *self.damaged))
-        return one.seconds / whole if whole else 0.0
+        return left_out.seconds / whole if whole else 0.0
 
 
 SHOWN = 150
@@ -537,9 +537,9 @@ class Writer:
             header.begin, header.end = int(begins.min()), int(ends.max())
             header.most_sessions = _most(begins, ends)
             for number, database in enumerate(self.databases):
-                own = databases == number
-                database.sessions = int(own.sum())
-                database.most_sessions = _most(begins[own], ends[own])
+                mask = databases == number
+                database.sessions = int(mask.sum())
+                database.most_sessions = _most(begins[mask], ends[mask])
         return header
 
 
@@ -553,12 +553,12 @@ class _Sorted:
         return len(self._order)
 
     def __getitem__(self, places: slice) -> np.ndarray:
-        found: np.ndarray = self._entries[self._order[places]]
-        return found
+        entries: np.ndarray = self._entries[self._order[places]]
+        return entries
 
     def column(self, name: str) -> np.ndarray:
-        found: np.ndarray = np.asarray(self._entries[name])[self._order]
-        return found
+        ordered: np.ndarray = np.asarray(self._entries[name])[self._order]
+        return ordered
 
 
 def _most(begins: np.ndarray, ends: np.ndarray) -> int:

@@ -169,7 +169,7 @@ def purposes(pieces: Sequence[Token]) -> Iterator[tuple[int, Purpose]]:
 class _Reading:
     def __init__(self, pieces: Sequence[Token]) -> None:
         self._pieces = pieces
-        self._at = [n for n, one in enumerate(pieces) if one.kind not in ("space", "comment")]
+        self._at = [n for n, piece in enumerate(pieces) if piece.kind not in ("space", "comment")]
         self._words = [
             pieces[n].text.lower() if pieces[n].kind in ("word", "other") else "" for n in self._at
         ]
@@ -302,14 +302,14 @@ class _Reading:
 
     def _operator(self, number: int) -> str:
         """Returns the operator in front of a literal, a sign of the literal left out."""
-        found = ""
+        operator = ""
         place = self._at[number] - 1
         if place >= 0 and self._pieces[place].kind == "space":
             place -= 1
         while place >= 0 and self._pieces[place].kind == "other" and self._pieces[place].text in _OPERATOR:
-            found = self._pieces[place].text + found
+            operator = self._pieces[place].text + operator
             place -= 1
-        return found if found in _KEYED else found.rstrip("+-")
+        return operator if operator in _KEYED else operator.rstrip("+-")
 
     def _of_argument(self, number: int, kind: str, frame: _Frame) -> Purpose:
         name = frame.opened

@@ -115,8 +115,8 @@ class Mask:
             return self._when(value, match)
         if _INTERVAL.match(value):
             return value
-        if value[0] in "[({" and (made := self._ranges(value)) is not None:
-            return made
+        if value[0] in "[({" and (masked := self._ranges(value)) is not None:
+            return masked
         if _DOCUMENT.match(value) and value[-1] in '}]"':
             return self._json(value)
         if value[0] + value[-1] in ("{}", "()"):
@@ -130,11 +130,11 @@ class Mask:
     def _stream(self, value: str, length: int) -> bytes:
         """Returns `length` bytes drawn for a value."""
         seed = value.encode("utf-8", "replace")
-        made = b""
-        while len(made) < length:
+        drawn = b""
+        while len(drawn) < length:
             seed = hashlib.blake2b(seed, key=self._key, digest_size=64).digest()
-            made += seed
-        return made[:length]
+            drawn += seed
+        return drawn[:length]
 
     def _other(self, places: Sequence[tuple[int, int]], form: str, value: str) -> list[int]:
         """Returns other numbers in these places. places: the number in each and the number of possibilities,
@@ -150,11 +150,11 @@ class Mask:
         for number, count in places:
             index = index * count + number
         index = self._permuted(index, size, form)
-        made: list[int] = []
+        digits: list[int] = []
         for _, count in reversed(places):
             index, number = divmod(index, count)
-            made.append(number)
-        return made[::-1]
+            digits.append(number)
+        return digits[::-1]
 
     def _permuted(self, number: int, size: int, form: str) -> int:
         """Returns another number below `size` for each number: a Feistel network, gone through until the
@@ -187,8 +187,8 @@ class Mask:
         zeros = length - len(digits.lstrip("0"))
         if zeros:  # not a number that is counted with: a code with zeros in front, or zero itself
             return digits if zeros == length else digits[:zeros] + self._integer(digits[zeros:])
-        if (made := self._plain_date(digits)) is not None:
-            return made
+        if (date := self._plain_date(digits)) is not None:
+            return date
         low, high = 10 ** (length - 1), 10**length - 1
         for largest in _LARGEST:
             if number == largest + 1:
@@ -217,17 +217,17 @@ class Mask:
     def _when(self, value: str, match: re.Match[str]) -> str:
         """Returns another day of the same year and another time of day, which exists in every zone."""
         drawn = self._stream(value, 16)
-        made = value
+        masked = value
         if (time := match["time"]) is not None:
             hours = 10 if match["half"] else 20
             parts = [f"{3 + drawn[2] % hours:02d}", f"{drawn[3] % 60:02d}", f"{drawn[4] % 60:02d}"]
             clock, dot, fraction = time.partition(".")
             other = ":".join(parts[: clock.count(":") + 1]) + dot
             other += "".join(str(byte % 10) for byte in drawn[5 : 5 + len(fraction)])
-            made = made[: match.start("time")] + other + made[match.end("time") :]
+            masked = masked[: match.start("time")] + other + masked[match.end("time") :]
         if (date := match["date"]) is not None:
-            made = self._date(date, drawn) + made[match.end("date") :]
-        return made
+            masked = self._date(date, drawn) + masked[match.end("date") :]
+        return masked
 
     def _date(self, date: str, drawn: bytes) -> str:
         month, day = 1 + drawn[0] % 12, 1 + drawn[1] % 28
@@ -264,14 +264,14 @@ class Mask:
         """Masks both ends of a range, or of several; their order stays. None if it is another value."""
         several = value[0] == "{" and value[-1] == "}"
         inner = value[1:-1] if several else value
-        found = list(_RANGE.finditer(inner))
+        matches = list(_RANGE.finditer(inner))
         rest = _RANGE.sub("", inner)
-        if not found or rest.strip(", ") or not (several or len(found) == 1):
+        if not matches or rest.strip(", ") or not (several or len(matches) == 1):
             return None
-        if any(self._order(match["low"], match["high"]) is None for match in found):
+        if any(self._order(match["low"], match["high"]) is None for match in matches):
             return None
-        made = _RANGE.sub(self._range, inner)
-        return f"{{{made}}}" if several else made
+        masked = _RANGE.sub(self._range, inner)
+        return f"{{{masked}}}" if several else masked
 
     def _range(self, match: re.Match[str]) -> str:
         low, high = (self._quoted(match[name]) for name in ("low", "high"))
@@ -302,8 +302,8 @@ class Mask:
         def other(match: re.Match[str]) -> str:
             if match[1] is not None:
                 inner = match[1]
-                made = self._in_parts(inner, _ESCAPE, self._letters) if "\\" in inner else self(inner)
-                return f'"{made}"'
+                masked = self._in_parts(inner, _ESCAPE, self._letters) if "\\" in inner else self(inner)
+                return f'"{masked}"'
             if match[2] is not None:
                 return self(match[2])
             return match[0]
@@ -318,8 +318,8 @@ class Mask:
             if quoted is None:
                 return self(plain)
             escaped = "\\" in quoted or '""' in quoted
-            made = self._in_parts(quoted, _ELEMENT_ESCAPE, self._letters) if escaped else self(quoted)
-            return f'"{made}"'
+            masked = self._in_parts(quoted, _ELEMENT_ESCAPE, self._letters) if escaped else self(quoted)
+            return f'"{masked}"'
 
         return _ELEMENT.sub(other, value)
 
@@ -355,13 +355,13 @@ class Mask:
     def _letters(self, value: str) -> str:
         """Digits for digits, letters for letters of the same case; the rest stays, and so does the form."""
         hexadecimal = _HEXADECIMAL.match(value) is not None
-        made = value
+        masked = value
         while True:
-            made = self._other_letters(made, hexadecimal=hexadecimal)
+            masked = self._other_letters(masked, hexadecimal=hexadecimal)
             # What is treated in another way is what others come to: on to the next.
-            strange = made.lower() in _FEW or hexadecimal != (_HEXADECIMAL.match(made) is not None)
-            if not strange or made == value:
-                return made
+            strange = masked.lower() in _FEW or hexadecimal != (_HEXADECIMAL.match(masked) is not None)
+            if not strange or masked == value:
+                return masked
 
     def _other_letters(self, value: str, *, hexadecimal: bool) -> str:
         # Behind the slash of a network stands how many bits of it count.
@@ -374,8 +374,8 @@ class Mask:
         ]
         form = "".join(f"{first} " for first, _ in kinds)
         drawn = self._other(places, form, value)
-        made = "".join(chr(first + number) for (first, _), number in zip(kinds, drawn, strict=True))
-        return made + value[size:]
+        masked = "".join(chr(first + number) for (first, _), number in zip(kinds, drawn, strict=True))
+        return masked + value[size:]
 
     @staticmethod
     def _alphabet(value: str, place: int, *, hexadecimal: bool) -> tuple[int, int]:

@@ -34,37 +34,37 @@ def masked(text: str, mask: Mask, pieces: Sequence[Token] | None = None) -> Mask
     """Returns the statement with other literals in it, without its comments. pieces: its tokens, if they are
     there already."""
     pieces = tokens(text) if pieces is None else pieces
-    found = dict(purposes(pieces))
-    made: list[str] = []
+    by_number = dict(purposes(pieces))
+    parts: list[str] = []
     parameters: dict[int, Purpose] = {}
     kept = False
     for number, (kind, piece) in enumerate(pieces):
-        purpose = found.get(number)
+        purpose = by_number.get(number)
         if kind == "comment":
-            made.append(" ")
+            parts.append(" ")
         elif kind == "space":
-            made.append(" " if "--" in piece else piece)
+            parts.append(" " if "--" in piece else piece)
         elif kind == "other" and piece[0] in "'\"":
-            made.append(piece[0])  # never closed: whatever it is
+            parts.append(piece[0])  # never closed: whatever it is
         elif purpose is None:
-            made.append(piece)
+            parts.append(piece)
         elif kind == "parameter":
-            made.append(piece)
+            parts.append(piece)
             if purpose is not Purpose.VALUE:
                 parameters[int(piece[1:8])] = purpose
         elif purpose in (Purpose.SETTING, Purpose.PLACE):
             kept = kept or (kind in ("string", "dollar") and _first_word(pieces) in _OF_SCHEMA)
-            made.append(piece)
+            parts.append(piece)
         elif kind == "word":
-            made.append(f"'{mask(piece)}'")  # of SET app.user = word
+            parts.append(f"'{mask(piece)}'")  # of SET app.user = word
         elif kind == "number":
-            made.append(mask(piece) if _NUMBER.fullmatch(piece) else piece)
+            parts.append(mask(piece) if _NUMBER.fullmatch(piece) else piece)
         else:
             other = mask.pattern if purpose is Purpose.PATTERN else mask
-            made.append(
+            parts.append(
                 _dollar(piece, other) if kind == "dollar" else _string(piece, other, _uescape(pieces, number))
             )
-    return Masked("".join(made), parameters, kept)
+    return Masked("".join(parts), parameters, kept)
 
 
 def _first_word(pieces: Sequence[Token]) -> str:
@@ -106,35 +106,35 @@ QUOTE = "'"
 def _unescaped(inner: str, change: Change) -> str:
     """Masks the value that the inside of an E'…' stands for, so that it stays equal to the same value without
     escapes."""
-    made = bytearray()
+    unescaped = bytearray()
     at = 0
     for match in _ESCAPE.finditer(inner):
-        made += inner[at : match.start()].encode("utf-8", "replace")
+        unescaped += inner[at : match.start()].encode("utf-8", "replace")
         at = match.end()
         if code := match["u"] or match["U"]:
             number = int(code, 16)
-            made += chr(number if number <= 0x10FFFF else 0xFFFD).encode("utf-8", "surrogatepass")
+            unescaped += chr(number if number <= 0x10FFFF else 0xFFFD).encode("utf-8", "surrogatepass")
         elif match["octal"] or match["hex"]:
-            made.append((int(match["octal"], 8) if match["octal"] else int(match["hex"], 16)) & 255)
+            unescaped.append((int(match["octal"], 8) if match["octal"] else int(match["hex"], 16)) & 255)
         else:
             letter = match["letter"] or QUOTE
-            made += _LETTERS.get(letter, letter).encode("utf-8", "replace")
-    made += inner[at:].encode("utf-8", "replace")
-    return change(made.decode("utf-8", "replace")).translate(_ESCAPED)
+            unescaped += _LETTERS.get(letter, letter).encode("utf-8", "replace")
+    unescaped += inner[at:].encode("utf-8", "replace")
+    return change(unescaped.decode("utf-8", "replace")).translate(_ESCAPED)
 
 
 def _of_unicode(inner: str, escape: str) -> str:
-    one = re.escape(escape)
+    escaped = re.escape(escape)
 
     def letter(match: re.Match[str]) -> str:
         code = match[1] or match[2]
         number = int(code, 16) if code else 0
         return escape if not code else chr(number if number <= 0x10FFFF else 0xFFFD)
 
-    found = re.sub(
-        rf"{one}(?:\+([0-9a-fA-F]{{6}})|([0-9a-fA-F]{{4}})|{one})", letter, inner.replace("''", QUOTE)
+    decoded = re.sub(
+        rf"{escaped}(?:\+([0-9a-fA-F]{{6}})|([0-9a-fA-F]{{4}})|{escaped})", letter, inner.replace("''", QUOTE)
     )
-    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _uescape(pieces: Sequence[Token], number: int) -> str:

@@ -121,10 +121,10 @@ def _parameter(piece: Token) -> int:
     return int(piece.text[1:6]) if piece.kind == "parameter" else 0
 
 
-def in_utf8(pieces: Sequence[Token], found: Sequence[Assignment]) -> str:
+def in_utf8(pieces: Sequence[Token], assignments: Sequence[Assignment]) -> str:
     """Returns the statement with UTF8 in the place of every other client_encoding."""
     texts = [piece.text for piece in pieces]
-    for assignment in found:
+    for assignment in assignments:
         if assignment.name == ENCODING and assignment.value and not assignment.value_parameter:
             for place in assignment.value:
                 texts[place] = ""
@@ -132,19 +132,19 @@ def in_utf8(pieces: Sequence[Token], found: Sequence[Assignment]) -> str:
     return "".join(texts)
 
 
-def sets_only_encoding(text: str, found: Sequence[Assignment]) -> bool:
+def sets_only_encoding(text: str, assignments: Sequence[Assignment]) -> bool:
     """Returns whether a statement does nothing but set client_encoding."""
-    if len(found) == 1 and found[0].is_alone and found[0].name == ENCODING:
+    if len(assignments) == 1 and assignments[0].is_alone and assignments[0].name == ENCODING:
         return True
     start = text[:400].lower().split()
     return start[:1] == ["update"] and "pg_settings" in start[1:2] and ENCODING in text.lower()
 
 
-def data_places(pieces: Sequence[Token], found: Sequence[Assignment]) -> frozenset[int]:
+def data_places(pieces: Sequence[Token], assignments: Sequence[Assignment]) -> frozenset[int]:
     """Returns the places of literals and words that are an application's values."""
     return frozenset(
         place
-        for assignment in found
+        for assignment in assignments
         if assignment.has_data
         for place in assignment.value
         if pieces[place].kind in ("string", "dollar", "number", "word", "parameter")

@@ -68,7 +68,7 @@ class ShapedText(NamedTuple):
 
 def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
     """Returns the normalized form of a statement. pieces: its tokens, if they are there already."""
-    made: list[str] = []
+    parts: list[str] = []
     literals = 0
     highest = 0
     before = Token("", "")
@@ -82,35 +82,35 @@ def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
     for number, token in enumerate(pieces):
         kind, word = token
         if kind in ("space", "comment"):
-            if made and made[-1] != " ":
-                made.append(" ")
+            if parts and parts[-1] != " ":
+                parts.append(" ")
             continue
         if number in kept:
-            made.append(word)
+            parts.append(word)
         elif (
             number in data or kind in ("string", "dollar", "number") or (kind == "other" and word[0] in "'\"")
         ):
-            if kind == "number" and made and made[-1] == "-" and _signed(made, before):
-                made.pop()
+            if kind == "number" and parts and parts[-1] == "-" and _signed(parts, before):
+                parts.pop()
             literals += 1
-            made.append(VALUE)
+            parts.append(VALUE)
         elif kind == "parameter":
             highest = max(highest, int(word[1:8]))
-            made.append(VALUE)
+            parts.append(VALUE)
         else:
-            made.append(word)
+            parts.append(word)
         if word != "-":
             before = token
-    while made and made[-1] in (" ", ";"):
-        made.pop()
-    whole = "".join(made)
+    while parts and parts[-1] in (" ", ";"):
+        parts.pop()
+    whole = "".join(parts)
     if VALUE in whole:
         whole = _numbered(whole)
     cut = whole if len(whole) <= LONGEST_SHAPE else whole[:LONGEST_SHAPE] + " …"
     return ShapedText(cut, literals > 0, highest, kind_of(whole))
 
 
-def _signed(made: list[str], before: Token) -> bool:
+def _signed(parts: list[str], before: Token) -> bool:
     """Returns whether the minus at the end of `made` is the sign of the number that comes. before: the token
     that stands in front of it."""
     if before.kind in _OPERANDS:

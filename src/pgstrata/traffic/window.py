@@ -138,7 +138,7 @@ def busiest(path: Path, seconds: float, database: str | None = None) -> Window:
 
 def _of_database(captured: Captured, database: str | None) -> Iterator[tuple[SessionEntry, Statement]]:
     databases = captured.header.databases
-    most = max(databases, key=lambda one: one.statements).name if databases else ""
+    most = max(databases, key=lambda candidate: candidate.statements).name if databases else ""
     wanted = most if database is None else database
     for entry in captured.sessions():
         if databases[entry.database].name == wanted:
@@ -177,13 +177,13 @@ def cut(path: Path, to: Path, window: Window, *, skip_idle: bool = False) -> Hea
                     before = held.statements()
                     state += len(before)
                     cut_open += held.is_open
-                    within = [one._replace(start=begins) for one in before]
+                    within = [earlier._replace(start=begins) for earlier in before]
                     outside.count -= len(before)
-                    outside.seconds -= sum(one.duration or 0 for one in before) / 1e6
-                for one in (*within, statement):
-                    start = one.start if clock is None else clock.moved(one.start)
-                    kept = one._replace(start=start, shape=known.number(one.shape))
-                    writer.add(session, kept, common=known.is_common(one))
+                    outside.seconds -= sum(earlier.duration or 0 for earlier in before) / 1e6
+                for copied in (*within, statement):
+                    start = copied.start if clock is None else clock.moved(copied.start)
+                    kept = copied._replace(start=start, shape=known.number(copied.shape))
+                    writer.add(session, kept, common=known.is_common(copied))
                 within = []
             if session is not None:
                 is_cut = entry.end > window.end
@@ -210,7 +210,7 @@ def cut(path: Path, to: Path, window: Window, *, skip_idle: bool = False) -> Hea
             notes.append(
                 f"{numbers.duration(clock.removed / SECOND)} in which no session asked for anything were cut"
             )
-        left_out = [msgspec.structs.replace(one) for one in header.left_out]
+        left_out = [msgspec.structs.replace(omission) for omission in header.left_out]
         return writer.finish(
             Header(
                 made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -286,8 +286,12 @@ class _Shapes:
     def finish(self) -> None:
         """Takes over what is known of the shapes."""
         for old, new in self._numbers.items():
-            one, made = self._header.shapes[old], self._writer.shapes[new]
-            made.reads, made.parameters, made.rows = one.reads, one.parameters, one.rows
+            old_shape, new_shape = self._header.shapes[old], self._writer.shapes[new]
+            new_shape.reads, new_shape.parameters, new_shape.rows = (
+                old_shape.reads,
+                old_shape.parameters,
+                old_shape.rows,
+            )
 
 
 class _Clock:
@@ -413,7 +417,7 @@ class _State:
         for key, statement in changes.items():
             kind, _, name = key.partition(" ")
             if statement is None and name == "all":
-                for other in [one for one in self._held if one.startswith(f"{kind} ")]:
+                for other in [held_key for held_key in self._held if held_key.startswith(f"{kind} ")]:
                     del self._held[other]
             self._held.pop(key, None)
             if statement is not None:

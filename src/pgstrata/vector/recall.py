@@ -13,9 +13,9 @@ from pgstrata.workload.core.language import WorkContext
 Json = dict[str, Any]
 
 
-def recall_of(found: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> float:
+def recall_of(neighbours: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> float:
     """Returns the share of the true neighbours that were found, over all queries."""
-    hits = sum(len(set(ours) & set(theirs)) for ours, theirs in zip(found, true, strict=True))
+    hits = sum(len(set(ours) & set(theirs)) for ours, theirs in zip(neighbours, true, strict=True))
     return hits / sum(map(len, true))
 
 
@@ -59,11 +59,13 @@ def tune(
 
             def recall(value: int) -> float:
                 _use(session, {setting: str(value)})
-                found = []
+                neighbours = []
                 for number in range(1, len(true) + 1):
                     context.check()
-                    found.append([row[0] for row in session.execute(query.encode(), [number]).fetchall()])
-                return recall_of(found, true)
+                    neighbours.append(
+                        [row[0] for row in session.execute(query.encode(), [number]).fetchall()]
+                    )
+                return recall_of(neighbours, true)
 
             value, reached = smallest(target, most, recall)
             session.execute("DELETE FROM vector_settings WHERE step = %s", [step])

@@ -23,18 +23,18 @@ def recalls(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 
 def _of(step: StepResults, variant: str) -> Recall | None:
-    own = step.by_variant.get(variant)
-    return None if own is None else recall_of(own.typical.run, step.name)
+    repeats = step.by_variant.get(variant)
+    return None if repeats is None else recall_of(repeats.typical.run, step.name)
 
 
 def _table(results: RunSet, workload: WorkloadResults, steps: list[StepResults]) -> Table:
     rows = []
     for step in steps:
         for variant in results.variants:
-            own, recall = step.by_variant.get(variant), _of(step, variant)
-            if own is None or recall is None:
+            repeats, recall = step.by_variant.get(variant), _of(step, variant)
+            if repeats is None or recall is None:
                 continue
-            latency = own.latencies.get(own.typical.record.role)
+            latency = repeats.latencies.get(repeats.typical.record.role)
             p50 = latency.p50 if latency is not None else None
             rate = results.rate(step, variant)
             low = recall.recall < recall.target
@@ -84,9 +84,9 @@ def _chart(results: RunSet, workload: WorkloadResults, kind: str, steps: list[St
     for variant in results.variants:
         points = []
         for step in steps:
-            own, recall = step.by_variant.get(variant), _of(step, variant)
+            repeats, recall = step.by_variant.get(variant), _of(step, variant)
             rate = results.rate(step, variant)
-            if own is not None and recall is not None and rate is not None:
+            if repeats is not None and recall is not None and rate is not None:
                 points.append((recall.recall, rate))
         points.sort()
         index = results.color(variant)

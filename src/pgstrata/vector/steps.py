@@ -71,7 +71,7 @@ class Vector:
         need_feature(
             server, Feature.PARTITIONED_KEYS, "vector", "pgvector with HNSW is not made for older ones"
         )
-        found: dict[str, Any] = {}
+        tuned: dict[str, Any] = {}
         phases: list[Phase] = [
             Work("vectors", lambda context: _make(data, context)),
             Admin(
@@ -88,7 +88,7 @@ class Vector:
         for kind in o.indexes:
             phases += [_build(o, kind), Settle([ITEMS, PROBES], seconds=0)]
             for target in o.recall:
-                phases += _search(o, data, kind, target, found)
+                phases += _search(o, data, kind, target, tuned)
             phases.append(Admin("drop index", [f"DROP INDEX {_index(kind)}"]))
         return phases
 
@@ -135,11 +135,11 @@ def _index(kind: Kind) -> str:
 
 
 def _build(o: VectorOptions, kind: Kind) -> Step:
-    made = (
+    parameters = (
         f"m = {o.m}, ef_construction = {o.ef_construction}" if kind == "hnsw" else f"lists = {o.lists_made}"
     )
     column = f"embedding {_OPERATORS[o.distance][1]}"
-    text = f"CREATE INDEX {_index(kind)} ON {ITEMS} USING {kind} ({column}) WITH ({made})"
+    text = f"CREATE INDEX {_index(kind)} ON {ITEMS} USING {kind} ({column}) WITH ({parameters})"
     return Step(
         f"{kind}-build",
         [Role("load", 1, [Script(Sql(text, name="create index"))], operations=1)],
@@ -153,10 +153,10 @@ def _build(o: VectorOptions, kind: Kind) -> Step:
 
 
 def _search(
-    o: VectorOptions, data: VectorData, kind: Kind, target: float, found: dict[str, Any]
+    o: VectorOptions, data: VectorData, kind: Kind, target: float, tuned: dict[str, Any]
 ) -> list[Phase]:
-    """Returns the work that finds the setting, and the step that searches with it. found: by step, what was
-    found so far."""
+    """Returns the phase that finds the setting, and the step that searches with it. tuned: by step,
+    what was found so far."""
     name = f"{kind}-r{target * 100:.6g}"
     # The number of a vector stands for it: the vectors themselves never pass the connection.
     ordered = f"ORDER BY embedding {_OPERATORS[o.distance][0]} (SELECT embedding FROM {PROBES} WHERE id = "
@@ -164,8 +164,8 @@ def _search(
     most = MOST_EF_SEARCH if kind == "hnsw" else o.lists_made
 
     def work(context: WorkContext) -> Mapping[str, Any]:
-        found[name] = tune(context, name, query, _SETTINGS[kind], most, target, data.truth())
-        return {"recall": dict(found)}
+        tuned[name] = tune(context, name, query, _SETTINGS[kind], most, target, data.truth())
+        return {"recall": dict(tuned)}
 
     search = Script(
         Sql(

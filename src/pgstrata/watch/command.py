@@ -75,10 +75,10 @@ def watch(
         _show_due(asked)
         return
     seconds = 3600 * hours if hours is not None else float("inf")
-    said: list[str] = []
+    printed: list[str] = []
     while True:
         known = _pass(asked, seconds, site)
-        said = _print(known, format, said)
+        printed = _print(known, format, printed)
         if once:
             raise typer.Exit(_exit_code(known))
         _wait(pause)

@@ -118,7 +118,7 @@ class History:
 
     def values(self, commits: Sequence[str]) -> dict[str, CommitValues]:
         """Returns what is known of these commits, by hash. A file that is damaged is as good as none."""
-        found = {}
+        by_commit = {}
         for commit in commits:
             path = self._file(commit)
             try:
@@ -128,8 +128,8 @@ class History:
             except OSError as error:
                 raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
             if values.version == VERSION and values.commit == commit:
-                found[commit] = values
-        return found
+                by_commit[commit] = values
+        return by_commit
 
     def add(self, values: CommitValues) -> None:
         """Writes the values of a commit whole or not at all, synced."""
@@ -141,7 +141,7 @@ class History:
         """Returns the alarms of all passes."""
         path = self.folder / "alarms.json"
         try:
-            found = json_as(read_regular(path, MOST_BYTES), Alarms)
+            known_alarms = json_as(read_regular(path, MOST_BYTES), Alarms)
         except FileNotFoundError:
             return Alarms()
         except (OSError, BoundError) as error:
@@ -149,11 +149,11 @@ class History:
                 f"{path} cannot be used: {getattr(error, 'strerror', None) or error}",
                 "remove it: the next pass finds the changes again",
             ) from error
-        if found.version != VERSION:
+        if known_alarms.version != VERSION:
             raise StoreError(
                 f"{path} was written by another version of pgstrata", "name another results folder"
             )
-        return found
+        return known_alarms
 
     def save_alarms(self, alarms: Alarms) -> None:
         """Writes the alarms whole or not at all, synced."""

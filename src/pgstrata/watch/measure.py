@@ -77,7 +77,7 @@ class Measuring:
         """Every watched step by its name. Raises UsageError for a workload, step, option or config that does
         not exist, before anything is built."""
         file = self._watch.file
-        found = {}
+        by_name = {}
         for steps in file.series:
             work = self._work(steps)
             campaign = self._two(work, self._anchor.variant, "check").campaign()
@@ -92,8 +92,8 @@ class Measuring:
             for step in steps.steps:
                 name = _name(steps, step)
                 single = replace(work, steps=(step,))
-                found[name] = Series(name, step, steps.by, single, asked, math.log1p(steps.least))
-        return found
+                by_name[name] = Series(name, step, steps.by, single, asked, math.log1p(steps.least))
+        return by_name
 
     @cached_property
     def epoch(self) -> str:
@@ -217,7 +217,7 @@ def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
     """Digests of scripts and config files: a file that is edited asks another question."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
-    names |= {str(own) for name in variant.config if (own := find_config_file(name, Path.cwd()).path)}
+    names |= {str(path) for name in variant.config if (path := find_config_file(name, Path.cwd()).path)}
     return {name: digest_of(Path(name)) for name in sorted(names)}
 
 

@@ -61,11 +61,11 @@ class Moves:
 def moves_of(known: Known) -> dict[str, Moves]:
     """Returns the proven changes of every series by its name. A change that its search has disproved is none;
     where the search has found its commits, it is dated to them, and has the size that the search measured."""
-    found = {}
+    by_name = {}
     for name, changes in changes_of(known).items():
         moves = [move for change in changes if (move := _move(known, name, change)) is not None]
-        found[name] = Moves(known.series[name], _once(moves))
-    return found
+        by_name[name] = Moves(known.series[name], _once(moves))
+    return by_name
 
 
 def moves_at(all_moves: Mapping[str, Moves], position: int) -> dict[str, Move]:

@@ -110,9 +110,9 @@ class Known:
 
     def note_of(self, alarm: Alarm) -> str:
         """Returns the note of an acknowledged alarm; empty for one that is not."""
-        for one in self.watch.file.acknowledged:
-            if any(commit.startswith(one.commit) for commit in (alarm.commits or [alarm.bad])):
-                return one.note
+        for acknowledgement in self.watch.file.acknowledged:
+            if any(commit.startswith(acknowledgement.commit) for commit in (alarm.commits or [alarm.bad])):
+                return acknowledgement.note
         return ""
 
     @property
@@ -267,12 +267,12 @@ def _search_all(
             both_ways=False,  # the watch may have a series of each
         )
         try:
-            found = hunt(settings, console)
+            search_result = hunt(settings, console)
         except ServerError as error:
             say(f"  the search cannot go on: {error.message}")
             continue
-        _note_result(alarm, found)
-        write_search(found)
+        _note_result(alarm, search_result)
+        write_search(search_result)
         history.save_alarms(known.alarms)
 
 
@@ -292,13 +292,13 @@ def _smallest(series: Series, moved: Moved) -> float:
     return min(series.smallest, abs(moved.log_ratio) / 2)
 
 
-def _note_result(alarm: Alarm, found: SearchResult) -> None:
-    conclusion = found.conclusion
-    alarm.answer = headline(found)
+def _note_result(alarm: Alarm, search_result: SearchResult) -> None:
+    conclusion = search_result.conclusion
+    alarm.answer = headline(search_result)
     if conclusion.state == "none":
         alarm.state = "unproven"
     elif conclusion.state == "found":
-        stops = found.search.line.stops
+        stops = search_result.search.line.stops
         # the strongest of several is the alarm's; the others are found by the values of their commits
         group = max(conclusion.groups, key=lambda g: g.probability)
         alarm.state = "found"

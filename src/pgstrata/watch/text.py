@@ -41,25 +41,25 @@ def others(known: Known, alarm: Alarm) -> list[str]:
 def lines(known: Known) -> list[str]:
     """Returns the lines printed at the end of a pass: changes that are not acknowledged, then a summary of
     what is measured."""
-    said = []
+    printed = []
     for alarm in known.shown_alarms:
         if alarm.leading not in known.series or known.note_of(alarm):
             continue
-        said.append(f"{'ALARM' if alarm.is_worse else 'better:'} {title(known, alarm)}")
+        printed.append(f"{'ALARM' if alarm.is_worse else 'better:'} {title(known, alarm)}")
         if alarm.subject:
-            said.append(f"  {alarm.subject}")
+            printed.append(f"  {alarm.subject}")
         if len(alarm.commits) > 1:
-            said.append(f"  one of {len(alarm.commits)} commits, of which only the last can be measured")
+            printed.append(f"  one of {len(alarm.commits)} commits, of which only the last can be measured")
         if alarm.state == "open":
-            said.append(
+            printed.append(
                 f"  not down to one commit yet: {alarm.answer or 'the search goes on with the next pass'}"
             )
-        said += [f"  {text}" for text in others(known, alarm)]
-        said.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
-    said.append(summary(known))
+        printed += [f"  {text}" for text in others(known, alarm)]
+        printed.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
+    printed.append(summary(known))
     if known.stopped:
-        said.append(f"{known.stopped}: the same command goes on")
-    return said
+        printed.append(f"{known.stopped}: the same command goes on")
+    return printed
 
 
 def summary(known: Known) -> str:

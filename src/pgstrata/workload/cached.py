@@ -69,19 +69,19 @@ class Cached:
 
 def cached() -> list[Cached]:
     """Returns all cached data: loaded data, then by kind and name."""
-    found = [_loaded(*one) for one in loaded.kept()]
+    entries = [_loaded(*entry) for entry in loaded.kept()]
     for kind, what_of in _kinds().items():
         for folder in sorted(cache_folder(kind).glob("[!.]*")):
             try:
-                found.append(_cached(folder, what_of(folder)))
+                entries.append(_cached(folder, what_of(folder)))
             except FileNotFoundError:  # removed meanwhile, or never whole
                 continue
             except (OSError, ValueError, LookupError, TypeError):
-                found.append(_cached(folder, "damaged"))
+                entries.append(_cached(folder, "damaged"))
     digests = cache_folder(contents.FOLDER)
     if digests.is_dir() and any(digests.iterdir()):
-        found.append(_cached(digests, "digests of large files"))
-    return found
+        entries.append(_cached(digests, "digests of large files"))
+    return entries
 
 
 def _loaded(key: str, record: LoadedRecord | None, folder: Path) -> Cached:
@@ -91,8 +91,8 @@ def _loaded(key: str, record: LoadedRecord | None, folder: Path) -> Cached:
 
 
 def _cached(folder: Path, what: str) -> Cached:
-    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return Cached(folder.name, what, made, folder, folder_bytes(folder))
+    made_at = datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    return Cached(folder.name, what, made_at, folder, folder_bytes(folder))
 
 
 __all__ = ["Cached", "cached"]

@@ -85,18 +85,18 @@ class Plugin:
     def phases(self, options: Any, server: Features) -> list[Phase]:
         """Returns the phases; code from outside is given the number of the server's version."""
         with self.blame():
-            found: object = self._inner.phases(options, server.version_num)
-        if not isinstance(found, list) or not all(isinstance(p, Phase) for p in found):
-            raise self._wrong("phases", "a list of phases", found)
+            returned: object = self._inner.phases(options, server.version_num)
+        if not isinstance(returned, list) or not all(isinstance(p, Phase) for p in returned):
+            raise self._wrong("phases", "a list of phases", returned)
         kept = [Work("plug-in", lambda context: {FACT: self.digest})] if self.digest else []
-        return [*kept, *map(self._guarded_phase, found)]
+        return [*kept, *map(self._guarded_phase, returned)]
 
     def estimate(self, options: Any) -> RunCost:
         with self.blame():
-            found = self._inner.estimate(options)
-        if not isinstance(found, RunCost):
-            raise self._wrong("estimate", "a RunCost", found)
-        return found
+            returned = self._inner.estimate(options)
+        if not isinstance(returned, RunCost):
+            raise self._wrong("estimate", "a RunCost", returned)
+        return returned
 
     @contextmanager
     def blame(self) -> Iterator[None]:
@@ -104,9 +104,9 @@ class Plugin:
         with blaming(self._where):
             yield
 
-    def _wrong(self, method: str, due: str, found: object) -> PluginError:
+    def _wrong(self, method: str, due: str, returned: object) -> PluginError:
         return PluginError(
-            f"{shown(self.name)}: `{method}` returned {_kind(found)} where {due} was due", _HELP
+            f"{shown(self.name)}: `{method}` returned {_kind(returned)} where {due} was due", _HELP
         )
 
     def _guarded(self, do: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,9 +163,9 @@ def _place(error: BaseException, where: Path) -> str:
         return f"{error.filename}, line {error.lineno}"
     root = where if where.is_dir() else where.parent
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename == str(where)]
-    own = own or [f for f in frames if Path(f.filename).is_relative_to(root)]
-    return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(where)
+    own_frames = [f for f in frames if f.filename == str(where)]
+    own_frames = own_frames or [f for f in frames if Path(f.filename).is_relative_to(root)]
+    return f"{own_frames[-1].filename}, line {own_frames[-1].lineno}" if own_frames else str(where)
 
 
 def names_file(name: str) -> bool:
@@ -203,9 +203,9 @@ def _loaded(path: Path, digest: str, cls: str) -> Plugin:
         raise
     if not hasattr(module, cls):
         there = [name for name, value in vars(module).items() if isinstance(value, type)]
-        own = [name for name in there if getattr(vars(module)[name], "__module__", "") == module_name]
+        classes = [name for name in there if getattr(vars(module)[name], "__module__", "") == module_name]
         raise PluginError(
-            f"{path} has no class {shown(cls)}", f"classes there: {', '.join(own)}" if own else _HELP
+            f"{path} has no class {shown(cls)}", f"classes there: {', '.join(classes)}" if classes else _HELP
         )
     return _plugin(getattr(module, cls), f"{path.name}:{cls}", path, digest)
 
@@ -222,13 +222,13 @@ def from_package(name: str) -> Plugin:
     point = offered()[name]
     where = _folder_of(point.module)
     with blaming(where):
-        found = point.load()
-    return _plugin(found, name, where, "")
+        workload = point.load()
+    return _plugin(workload, name, where, "")
 
 
 def _folder_of(module: str) -> Path:
-    found = importlib.util.find_spec(module.partition(".")[0])
-    file = Path(found.origin) if found is not None and found.origin else Path(module)
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    file = Path(spec.origin) if spec is not None and spec.origin else Path(module)
     return file.parent if file.name == "__init__.py" else file
 
 

@@ -40,10 +40,10 @@ def test_set_wins() -> None:
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=9), st.floats(1e-9, 1))
 def test_one_is_always_left(sizes: list[int], fraction: float) -> None:
-    found = scaled_down({"warehouses": sizes, "rows": sizes[0], "seconds": 9}, fraction)
-    assert found["seconds"] == 9 and 1 <= found["rows"] <= sizes[0]
-    assert len(set(found["warehouses"])) == len(found["warehouses"])
-    assert min(found["warehouses"]) >= 1 and max(found["warehouses"]) <= max(sizes)
+    scaled = scaled_down({"warehouses": sizes, "rows": sizes[0], "seconds": 9}, fraction)
+    assert scaled["seconds"] == 9 and 1 <= scaled["rows"] <= sizes[0]
+    assert len(set(scaled["warehouses"])) == len(scaled["warehouses"])
+    assert min(scaled["warehouses"]) >= 1 and max(scaled["warehouses"]) <= max(sizes)
 
 
 def test_wrong_values_stay_for_the_message() -> None:

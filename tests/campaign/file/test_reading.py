@@ -72,9 +72,9 @@ def test_a_small_scale_is_for_the_workloads_that_have_it(tmp_path: Path) -> None
     asked = {"servers": ["pg:17"], "workloads": ["sysbench", "custom"], "sets": sets}
     campaign = adhoc_campaign(Overrides(**asked, small="count"))  # type: ignore[arg-type]
     assert campaign.name == "sysbench+custom-count"
-    counted, own = campaign.workloads
+    counted, custom = campaign.workloads
     assert counted.options.rows == counted.workload.scales["count"]["rows"]
-    assert own.options.scripts == (f"{tmp_path}/one.sql",)
+    assert custom.options.scripts == (f"{tmp_path}/one.sql",)
     with pytest.raises(UsageError, match="no scale `count`"):
         adhoc_campaign(Overrides(**asked, scale="count"))  # type: ignore[arg-type]
 
@@ -104,8 +104,8 @@ name = "insert"
 def test_the_seed_of_the_campaign_is_that_of_its_workloads(tmp_path: Path) -> None:
     campaign = read_campaign(written(tmp_path, "seed = 7\n" + GOOD))
     assert campaign.workloads[0].options.seed == 7
-    own = read_campaign(written(tmp_path, "seed = 7\n" + GOOD), Overrides(sets=["seed=9"]))
-    assert own.workloads[0].options.seed == 9
+    seeded = read_campaign(written(tmp_path, "seed = 7\n" + GOOD), Overrides(sets=["seed=9"]))
+    assert seeded.workloads[0].options.seed == 9
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def refused(folder: Path, head: str = "", name: str = "insert", options: str = "
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "message"),
     [
         ("waits = inf", "`waits` is inf"),
         ("waits = nan", "`waits` is nan"),
@@ -59,12 +59,12 @@ def refused(folder: Path, head: str = "", name: str = "insert", options: str = "
         (f"repeats = 1000\nconfigs = [{', '.join(['[]'] * 100)}]", "200,000 runs; a campaign has at most"),
     ],
 )
-def test_a_value_of_a_campaign_that_makes_no_sense(tmp_path: Path, head: str, said: str) -> None:
-    assert said in refused(tmp_path, head)
+def test_a_value_of_a_campaign_that_makes_no_sense(tmp_path: Path, head: str, message: str) -> None:
+    assert message in refused(tmp_path, head)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("insert", "seconds = 1e300", "options.seconds` must be at most 2592000.0, not 1e+300"),
         ("sysbench", "read_seconds = 1e-300", "options.read_seconds` must be at least 0.001"),
@@ -83,16 +83,16 @@ def test_a_value_of_a_campaign_that_makes_no_sense(tmp_path: Path, head: str, sa
         ("fulltext", "corpus = '~no-such-user/a.mbox'", "knows no such user"),
     ],
 )
-def test_an_option_that_makes_no_sense(tmp_path: Path, name: str, options: str, said: str) -> None:
+def test_an_option_that_makes_no_sense(tmp_path: Path, name: str, options: str, message: str) -> None:
     if name == "fulltext" and "corpus" in options:
         # Which file it is is asked when the phases are made.
         file = tmp_path / "c.toml"
         file.write_text(HEAD + WORKLOAD.format(name=name, options=options))
         chosen = read_campaign(file).workloads[0]
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             chosen.workload.phases(chosen.options, NEWEST)
         return
-    assert said in refused(tmp_path, name=name, options=options)
+    assert message in refused(tmp_path, name=name, options=options)
 
 
 def test_a_margin_may_be_written_in_per_cent(tmp_path: Path) -> None:
@@ -103,15 +103,15 @@ def test_a_margin_may_be_written_in_per_cent(tmp_path: Path) -> None:
 
 def _unlimited(schema: dict[str, Any]) -> list[str]:
     """Keys of a JSON schema whose numbers have no end at one side."""
-    found = []
+    keys = []
     for key, value in schema["properties"].items():
         for kind in (value, *value.get("anyOf", []), value.get("items", {})):
             if kind.get("type") in ("integer", "number"):
                 low = {"minimum", "exclusiveMinimum"} & kind.keys()
                 high = {"maximum", "exclusiveMaximum"} & kind.keys()
                 if not (low and high):
-                    found.append(key)
-    return found
+                    keys.append(key)
+    return keys
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -125,7 +125,7 @@ def test_every_number_of_a_campaign_has_two_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("seconds=inf", "--set seconds=inf is inf"),
         ("seconds=1e300", "must be at most"),
@@ -134,10 +134,10 @@ def test_every_number_of_a_campaign_has_two_limits() -> None:
         ('steps="a\\u0000"', "holds a NUL"),
     ],
 )
-def test_a_value_of_set_that_makes_no_sense(text: str, said: str) -> None:
+def test_a_value_of_set_that_makes_no_sense(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         adhoc_campaign(Overrides(servers=["pg:17"], workloads=["insert"], sets=[text]))
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 @pytest.mark.server
@@ -169,10 +169,10 @@ def test_a_mistake_on_the_command_line_is_one_sentence(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.invoke(arguments) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert "defect" not in said
-    assert len(said) < 1000
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert "defect" not in err
+    assert len(err) < 1000
 
 
 def test_an_error_obeys_no_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

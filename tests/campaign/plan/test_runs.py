@@ -17,14 +17,14 @@ from support.campaign import plan
 from support.records import circumstances
 
 
-def keys(made: Plan) -> list[tuple[str, int]]:
-    return [(run.key.variant, run.key.repeat) for run in made.runs]
+def keys(campaign_plan: Plan) -> list[tuple[str, int]]:
+    return [(run.key.variant, run.key.repeat) for run in campaign_plan.runs]
 
 
 def test_sequential_takes_one_variant_after_the_other(tmp_path: Path) -> None:
-    made = plan(tmp_path, 'servers = ["pg:12", "pg:17"]\nrepeats = 2')
-    assert keys(made) == [("pg12.22", 1), ("pg12.22", 2), ("pg17.6", 1), ("pg17.6", 2)]
-    assert made.base == "pg12.22"
+    campaign_plan = plan(tmp_path, 'servers = ["pg:12", "pg:17"]\nrepeats = 2')
+    assert keys(campaign_plan) == [("pg12.22", 1), ("pg12.22", 2), ("pg17.6", 1), ("pg17.6", 2)]
+    assert campaign_plan.base == "pg12.22"
 
 
 def test_shuffled_takes_every_variant_once_before_any_twice(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_shuffled_takes_every_variant_once_before_any_twice(tmp_path: Path) -> N
 
 def test_labels_name_server_and_config(tmp_path: Path) -> None:
     (tmp_path / "x10a.conf").write_text("work_mem = 8MB\n")
-    made = plan(tmp_path, 'servers = ["pg:17"]\nconfigs = ["default", [], ["default", "x10a.conf"]]')
-    assert [v.label for v in made.variants] == ["pg17.6", "pg17.6.own", "pg17.6.default.x10a"]
+    campaign_plan = plan(tmp_path, 'servers = ["pg:17"]\nconfigs = ["default", [], ["default", "x10a.conf"]]')
+    assert [v.label for v in campaign_plan.variants] == ["pg17.6", "pg17.6.own", "pg17.6.default.x10a"]
 
 
 def test_two_variants_of_one_label_are_refused(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_base_may_be_the_beginning_of_a_label(tmp_path: Path) -> None:
         plan(tmp_path, head + '"pg18"')
 
 
-def finish_all(made: Plan, root: Path, **changes: object) -> None:
+def finish_all(campaign_plan: Plan, root: Path, **changes: object) -> None:
     """Stores a finished run without steps for everything planned."""
     results = Results(root)
-    for run in made.missing:
+    for run in campaign_plan.missing:
         server = run.variant.server
         results.begin(run.key).finish(
             circumstances(
@@ -122,8 +122,8 @@ def test_a_run_of_another_config_does_not_stand_for_this_one(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["../../etc", "<script>", "..", "a/b", "-rf", "\N{SNOWMAN} ", "x" * 200])
 def test_names_of_campaigns_stay_inside_the_results(tmp_path: Path, name: str) -> None:
-    made = plan(tmp_path, f'name = {json.dumps(name)}\nservers = ["pg:12"]')
-    finish_all(made, tmp_path / "results")
+    campaign_plan = plan(tmp_path, f'name = {json.dumps(name)}\nservers = ["pg:12"]')
+    finish_all(campaign_plan, tmp_path / "results")
     inside = {p.name for p in tmp_path.iterdir()}
     assert inside == {"results", "study.toml"}
     (run,) = Results(tmp_path / "results").runs()
@@ -150,15 +150,15 @@ def test_installations_of_one_version_are_called_like_their_folders(tmp_path: Pa
     def find(spec: str, how: object) -> Server:
         return Server(spec, "path17.6", "17.6", 170006, "", Path("/nowhere"), None)
 
-    made = make_plan(read_campaign(file), Results(tmp_path / "results"), find)
-    assert [v.label for v in made.variants] == ["master", "master.a1", "patched", "patched.a1"]
+    campaign_plan = make_plan(read_campaign(file), Results(tmp_path / "results"), find)
+    assert [v.label for v in campaign_plan.variants] == ["master", "master.a1", "patched", "patched.a1"]
 
 
 def test_a_setting_in_a_config_is_in_the_label(tmp_path: Path) -> None:
-    made = plan(tmp_path, 'servers = ["pg:17"]\nconfigs = [["default", "work_mem=64MB"], "jit=off"]')
-    assert [v.label for v in made.variants] == ["pg17.6.work_mem=64MB", "pg17.6.jit=off"]
-    assert made.variants[0].config.settings["work_mem"] == "64MB"
-    assert made.variants[1].config.settings == {"jit": "off"}
+    campaign_plan = plan(tmp_path, 'servers = ["pg:17"]\nconfigs = [["default", "work_mem=64MB"], "jit=off"]')
+    assert [v.label for v in campaign_plan.variants] == ["pg17.6.work_mem=64MB", "pg17.6.jit=off"]
+    assert campaign_plan.variants[0].config.settings["work_mem"] == "64MB"
+    assert campaign_plan.variants[1].config.settings == {"jit": "off"}
 
 
 def test_a_setting_that_no_version_has_is_refused_with_the_nearest(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def test_an_archive_that_breaks_off_is_refused_with_what_was_read(tmp_path: Path
         assert "cut.mbox.gz" in refused.value.message
         assert " KiB, could be read" in refused.value.message
         assert 'damaged = "use"' in refused.value.hint
-    made = corpus.archive(folder, damaged=True).build()
-    assert 40 <= made["messages"] < 60
-    assert made["counts"]["cut_files"] == 1
+    about = corpus.archive(folder, damaged=True).build()
+    assert 40 <= about["messages"] < 60
+    assert about["counts"]["cut_files"] == 1
     # Also not from the cache, where it is now.
     with pytest.raises(UsageError, match="is not whole"):
         corpus.archive(folder).build()
@@ -60,6 +60,6 @@ def test_a_fifo_in_an_archive_is_no_mail(tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(folder / "a.fifo")
     (folder / "b.mbox").write_bytes(gzip.decompress(_archive(folder)))
-    made = corpus.archive(folder).build()
-    assert made["messages"] == 30
-    assert made["counts"]["skipped_files"] == 1
+    about = corpus.archive(folder).build()
+    assert about["messages"] == 30
+    assert about["counts"]["skipped_files"] == 1

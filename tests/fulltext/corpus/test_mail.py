@@ -61,13 +61,15 @@ def test_the_parent_is_the_last_reference_where_there_is_no_reply_to() -> None:
 
 
 def test_of_several_parts_the_plain_text_is_taken() -> None:
-    made = EmailMessage()
-    made["Message-ID"] = "<2@example.org>"
-    made["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
-    made.set_content("plain größe\n", charset="utf-8")
-    made.add_alternative("<p>marked <b>up</b></p>", subtype="html")
-    made.add_attachment(b"\0\1\2" * 100, maintype="application", subtype="octet-stream", filename="x")
-    mail, counts = parsed(made.as_bytes())
+    email_message = EmailMessage()
+    email_message["Message-ID"] = "<2@example.org>"
+    email_message["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
+    email_message.set_content("plain größe\n", charset="utf-8")
+    email_message.add_alternative("<p>marked <b>up</b></p>", subtype="html")
+    email_message.add_attachment(
+        b"\0\1\2" * 100, maintype="application", subtype="octet-stream", filename="x"
+    )
+    mail, counts = parsed(email_message.as_bytes())
     assert mail.body.strip() == "plain größe"
     assert counts == Counter(messages=1)
     only = EmailMessage()

@@ -20,35 +20,35 @@ from pgstrata.fulltext.corpus import sources
 
 
 def message(n: int, body: str = "hello\n") -> EmailMessage:
-    made = EmailMessage()
-    made["Message-ID"] = f"<{n}@example.org>"
-    made["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
-    made["From"] = "Ada <ada@example.org>"
-    made["Subject"] = f"number {n}"
-    made.set_content(body)
-    return made
+    mail = EmailMessage()
+    mail["Message-ID"] = f"<{n}@example.org>"
+    mail["Date"] = "Thu, 11 Feb 2010 18:27:14 +0100"
+    mail["From"] = "Ada <ada@example.org>"
+    mail["Subject"] = f"number {n}"
+    mail.set_content(body)
+    return mail
 
 
 def mbox(path: Path, *messages: EmailMessage) -> Path:
     box = mailbox.mbox(path)
-    for one in messages:
-        box.add(one)
+    for message in messages:
+        box.add(message)
     box.close()
     return path
 
 
 def read(path: Path) -> tuple[list[bytes], Counter[str]]:
     counts: Counter[str] = Counter()
-    found = [raw for file in sources.files(path) for raw in sources.messages(file, counts)]
-    return found, counts
+    mails = [raw for file in sources.files(path) for raw in sources.messages(file, counts)]
+    return mails, counts
 
 
 def test_an_mbox_gives_its_messages_back(tmp_path: Path) -> None:
     bodies = ["one\n", "From here on\n> From quoted\n", "three\n\nFrom the end\n", "\n" * 3]
     path = mbox(tmp_path / "list.mbox", *(message(n, body) for n, body in enumerate(bodies)))
-    found, counts = read(path)
-    assert len(found) == 4
-    assert [raw.split(b"\n\n", 1)[1].strip() for raw in found] == [
+    mails, counts = read(path)
+    assert len(mails) == 4
+    assert [raw.split(b"\n\n", 1)[1].strip() for raw in mails] == [
         b"one", b"From here on\n> From quoted", b"three\n\nFrom the end", b"",
     ]  # fmt: skip
     assert counts == Counter(read_bytes=path.stat().st_size, cut_messages=0)
@@ -65,8 +65,8 @@ def test_a_folder_holds_all_of_them(tmp_path: Path) -> None:
     maildir.add(message(5))
     (tmp_path / "notes.txt").write_text("no mail at all\n")
     (tmp_path / "empty.mbox").touch()
-    found, counts = read(tmp_path)
-    ids = sorted(raw.split(b"Message-ID: <")[1].split(b"@")[0] for raw in found)
+    mails, counts = read(tmp_path)
+    ids = sorted(raw.split(b"Message-ID: <")[1].split(b"@")[0] for raw in mails)
     assert ids == [b"1", b"2", b"3", b"4", b"5"]
     assert counts["skipped_files"] == 1
 
@@ -78,8 +78,8 @@ def test_a_gzip_cut_short_gives_what_came_before(tmp_path: Path) -> None:
     packed = gzip.compress(whole)
     cut = tmp_path / "cut.mbox.gz"
     cut.write_bytes(packed[: len(packed) * 2 // 3])
-    found, counts = read(cut)
-    assert 10 < len(found) < 30
+    mails, counts = read(cut)
+    assert 10 < len(mails) < 30
     assert counts["cut_files"] == 1
     broken = bytearray(packed)
     broken[len(broken) // 2] ^= 0xFF
@@ -96,10 +96,10 @@ def test_a_message_of_any_size_takes_little_memory(tmp_path: Path) -> None:
             out.write(b"x" * (1 << 20))  # a line of a hundred megabytes
         out.write(b"\n\nFrom a@b Thu Feb 11 18:27:14 2010\nSubject: after\n\nbye\n")
     tracemalloc.start()
-    found, counts = read(path)
+    mails, counts = read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [len(raw) for raw in found] == [sources.MOST_BYTES, len(b"Subject: after\n\nbye\n")]
+    assert [len(raw) for raw in mails] == [sources.MOST_BYTES, len(b"Subject: after\n\nbye\n")]
     assert counts["cut_messages"] == 1
     assert counts["read_bytes"] == path.stat().st_size
     assert peak < 4 * sources.MOST_BYTES

@@ -21,7 +21,7 @@ N = 3_000
 
 
 @pytest.fixture(scope="module")
-def made() -> list[list[str | None]]:
+def corpus_rows() -> list[list[str | None]]:
     return rows_of(b"".join(rows(N, 7)).decode())
 
 
@@ -43,23 +43,23 @@ def test_words_are_different_and_no_stemmer_shortens_them() -> None:
     assert all(w[-1] in STEADY_ENDS and w.isascii() and w.isalpha() for w in words)
 
 
-def test_rows_are_messages(made: list[list[str | None]]) -> None:
-    assert len(made) == N
-    assert [row[0] for row in made] == [f"m{n}@synthetic" for n in range(N)]
-    assert all(len(row) == 6 and row[5] and row[3] for row in made)
-    sent = [row[2] or "" for row in made]
+def test_rows_are_messages(corpus_rows: list[list[str | None]]) -> None:
+    assert len(corpus_rows) == N
+    assert [row[0] for row in corpus_rows] == [f"m{n}@synthetic" for n in range(N)]
+    assert all(len(row) == 6 and row[5] and row[3] for row in corpus_rows)
+    sent = [row[2] or "" for row in corpus_rows]
     assert sent == sorted(sent)
     assert sent[0] == "2000-01-01 00:00:00+00"
 
 
-def test_threads_answer_what_came_shortly_before(made: list[list[str | None]]) -> None:
-    parents = [(n, int(row[1].split("@")[0][1:])) for n, row in enumerate(made) if row[1]]
+def test_threads_answer_what_came_shortly_before(corpus_rows: list[list[str | None]]) -> None:
+    parents = [(n, int(row[1].split("@")[0][1:])) for n, row in enumerate(corpus_rows) if row[1]]
     assert 0.7 * N < len(parents) < 0.8 * N
     assert all(1 <= n - parent <= 64 for n, parent in parents)
 
 
-def test_words_follow_zipf_s_law(made: list[list[str | None]]) -> None:
-    counts = Counter(word for row in made for word in (row[5] or "").split())
+def test_words_follow_zipf_s_law(corpus_rows: list[list[str | None]]) -> None:
+    counts = Counter(word for row in corpus_rows for word in (row[5] or "").split())
     frequent = [count for _, count in counts.most_common(1000)]
     ranks = np.arange(1, 1001)
     slope = np.polyfit(np.log(ranks[5:]), np.log(frequent[5:]), 1)[0]
@@ -67,8 +67,8 @@ def test_words_follow_zipf_s_law(made: list[list[str | None]]) -> None:
     assert len(counts) > 20_000
 
 
-def test_lengths_have_a_heavy_tail(made: list[list[str | None]]) -> None:
-    lengths = np.array([len((row[5] or "").split()) for row in made])
+def test_lengths_have_a_heavy_tail(corpus_rows: list[list[str | None]]) -> None:
+    lengths = np.array([len((row[5] or "").split()) for row in corpus_rows])
     shape = CorpusShape()
     assert lengths.min() >= shape.shortest * 0.8  # one token in sixteen is the end of a line
     assert lengths.max() > 10 * np.median(lengths)
@@ -78,16 +78,16 @@ def test_lengths_have_a_heavy_tail(made: list[list[str | None]]) -> None:
 def test_a_corpus_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
     corpus = build.synthetic(build.Synthetic(500, 1))
-    said: list[str] = []
-    first = corpus.build(said.append)
+    messages: list[str] = []
+    first = corpus.build(messages.append)
     assert first["messages"] == 500
     assert first["bytes"] == corpus.file.stat().st_size
     assert first["bytes"] == pytest.approx(corpus.size, rel=0.5)
-    assert corpus.build(said.append) == first
-    assert len(said) == 1
+    assert corpus.build(messages.append) == first
+    assert len(messages) == 1
     assert build.synthetic(build.Synthetic(500, 2)).about() is None
     (corpus.folder / "about.json").write_text('{"mess')
-    assert corpus.build(said.append)["bytes"] == first["bytes"]
+    assert corpus.build(messages.append)["bytes"] == first["bytes"]
     assert [p.name for p in corpus.folder.parent.iterdir()] == [corpus.folder.name]
 
 

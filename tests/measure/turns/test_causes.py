@@ -88,42 +88,42 @@ def causes(place: Path, pgstrata: Program, file: Path) -> tuple[dict[str, str], 
     compared = pgstrata("compare", "old", "new", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     steps = {step["step"].removeprefix("queries."): step for step in json.loads(compared.stdout)[0]["steps"]}
-    found = {name: step["cause"] for name, step in steps.items() if "cause" in step}
-    for name, cause in found.items():
+    by_name = {name: step["cause"] for name, step in steps.items() if "cause" in step}
+    for name, cause in by_name.items():
         assert steps[name]["word"] in ("slower", "faster"), "a cause is said of proven differences only"
         assert cause["sentence"] in run.stdout
-    return {name: step["word"] for name, step in steps.items()}, found
+    return {name: step["word"] for name, step in steps.items()}, by_name
 
 
 def best(cause: Json) -> Json | None:
     """The remedy that is named, which is the first of those proven."""
-    return next((one for one in cause["remedies"] if one["word"] == "faster"), None)
+    return next((remedy for remedy in cause["remedies"] if remedy["word"] == "faster"), None)
 
 
 def test_what_was_planted_is_found(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
     file = write(place, {"old": (pg13, ""), "new": (pg17, "")}, QUERIES)
-    words, found = causes(place, pgstrata, file)
-    assert "equal" not in found
+    words, by_name = causes(place, pgstrata, file)
+    assert "equal" not in by_name
     assert all(words[name] in ("slower", "unclear") for name in QUERIES if name != "equal")
-    if "index" in found:
-        cause = found["index"]
+    if "index" in by_name:
+        cause = by_name["index"]
         assert cause["word"] in ("schema", "partly planner", "unknown")
         remedy = best(cause)
         if remedy is not None:
             assert remedy["sql"] == ["CREATE INDEX item_kind ON public.item USING btree (kind)"]
             assert {other["query"] for other in remedy["others"]} <= {"function", "statistics", "equal"}
-    if "function" in found:
-        cause = found["function"]
+    if "function" in by_name:
+        cause = by_name["function"]
         assert (cause["word"], cause["differences"]) == ("executor", [])
         assert best(cause) is None
         assert cause["nodes"] and cause["nodes"][0]["other_ms"] > cause["nodes"][0]["base_ms"]
-    if "statistics" in found:
-        cause = found["statistics"]
+    if "statistics" in by_name:
+        cause = by_name["statistics"]
         assert cause["word"] in ("planner", "both", "partly planner", "partly executor", "unknown")
         remedy = best(cause)
         if remedy is not None and remedy["kind"] != "setting":
             assert remedy["sql"][0].startswith("ALTER TABLE item ALTER COLUMN a SET STATISTICS")
-    assert found, f"factors of fifty and more were not proven: {words}"
+    assert by_name, f"factors of fifty and more were not proven: {words}"
     page = (place / "results" / "causes.report" / "index.html").read_text()
     assert "Why, and what helps: custom against old" in page
     assert "Remedies that were tried" in page
@@ -133,10 +133,10 @@ def test_a_with_query_of_one_side(place: Path, pgstrata: Program, pg13: Server, 
     """One with a volatile function is not inlined, so the side where it is stable computes it five times."""
     text = "WITH x AS (SELECT points(id) AS a FROM part WHERE id < 300) SELECT sum(a + a + a + a + a) FROM x"
     file = write(place, {"old": (pg13, ""), "new": (pg17, "")}, {"with": text})
-    words, found = causes(place, pgstrata, file)
+    words, by_name = causes(place, pgstrata, file)
     assert words["with"] in ("slower", "unclear")
-    if "with" in found:
-        cause = found["with"]
+    if "with" in by_name:
+        cause = by_name["with"]
         assert cause["old_plan"] == ["WITH x AS MATERIALIZED (…)"]
         assert cause["word"] in ("planner", "partly planner", "unknown")
         assert [remedy["sql"] for remedy in cause["remedies"] if remedy["kind"] == "rewrite"] == [
@@ -152,13 +152,13 @@ def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> 
         "equal": QUERIES["equal"],
     }
     slow = 'config = ["default", "enable_nestloop=off", "enable_indexscan=off", "enable_bitmapscan=off"]'
-    words, found = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
-    assert words["join"] in ("slower", "unclear") and "equal" not in found
-    if "join" in found:
-        assert found["join"]["word"] in ("planner", "partly planner", "unknown")
-        assert "SET LOCAL enable_nestloop = on" in found["join"]["old_plan"]
-        assert all(sql.startswith("SET LOCAL enable_") for sql in found["join"]["old_plan"])
-        remedy = best(found["join"])
+    words, by_name = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
+    assert words["join"] in ("slower", "unclear") and "equal" not in by_name
+    if "join" in by_name:
+        assert by_name["join"]["word"] in ("planner", "partly planner", "unknown")
+        assert "SET LOCAL enable_nestloop = on" in by_name["join"]["old_plan"]
+        assert all(sql.startswith("SET LOCAL enable_") for sql in by_name["join"]["old_plan"])
+        remedy = best(by_name["join"])
         assert remedy is None or remedy["kind"] in ("setting", "index")
 
 
@@ -168,9 +168,9 @@ def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program
     }
     slow = 'config = ["default", "enable_hashjoin=off", "enable_mergejoin=off"]'
     file = write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries, time_limit=4)
-    words, found = causes(place, pgstrata, file)
+    words, by_name = causes(place, pgstrata, file)
     assert words == {"long": "slower"}
-    cause = found["long"]
+    cause = by_name["long"]
     assert cause["word"] in ("planner", "unknown")
     assert len(cause["old_plan"]) == 1 and cause["old_plan"][0].startswith("SET LOCAL enable_")
     assert cause["sentence"].endswith("with its own plan it runs into its limit")
@@ -181,13 +181,13 @@ def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program
 def test_equal_servers_have_no_causes(place: Path, pgstrata: Program, pg17: Server) -> None:
     queries = {name: QUERIES[name] for name in ("index", "equal")}
     file = write(place, {"old": (pg17, ""), "new": (pg17, "")}, queries, max_seconds=15)
-    words, found = causes(place, pgstrata, file)
-    assert found == {} and not set(words.values()) & {"slower", "faster"}
+    words, by_name = causes(place, pgstrata, file)
+    assert by_name == {} and not set(words.values()) & {"slower", "faster"}
 
 
 @pytest.mark.program
 def test_no_time_for_causes_means_none(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
     queries = {"index": QUERIES["index"]}
     variants = {"old": (pg13, ""), "new": (pg17, "")}
-    _, found = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=15))
-    assert found == {}
+    _, by_name = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=15))
+    assert by_name == {}

@@ -53,12 +53,12 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     # Every round began with the same data, so the rows that both rounds updated are dead only once.
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
-    found = {s["step"]: s for s in json.loads(compared.stdout)[0]["steps"]}
-    assert {name: s["evidence"] for name, s in found.items()} == {
+    by_step = {s["step"]: s for s in json.loads(compared.stdout)[0]["steps"]}
+    assert {name: s["evidence"] for name, s in by_step.items()} == {
         "point-query": "slices",
         "update-index": "slices",
     }
-    assert found["point-query"]["n"] == 4
+    assert by_step["point-query"]["n"] == 4
     # Only one of them loaded, with an engine of its own; what both did they did alike.
     assert json.loads(compared.stdout)[0]["differences"] == []
 
@@ -108,22 +108,22 @@ def test_until_the_verdict_is_known(place: Path, pgstrata: Program, pg17: Server
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("margin = 2", "margin"),
         ('until = "whenever"', "until"),
         ("slice_seconds = 0", "slice_seconds"),
     ],
 )
-def test_nonsense_is_refused(place: Path, pgstrata: Program, pg17: Server, more: str, said: str) -> None:
+def test_nonsense_is_refused(place: Path, pgstrata: Program, pg17: Server, more: str, message: str) -> None:
     file = write(place, pg17, ["point-query"], more=more)
     text = file.read_text()
-    if said == "slice_seconds":
+    if message == "slice_seconds":
         text = text.replace("slice_seconds = 0.5\n", "", 1)
     file.write_text(text)
     done = pgstrata("run", file, "--dry-run")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_one_variant_has_nobody_to_take_turns_with(place: Path, pgstrata: Program, pg17: Server) -> None:
@@ -178,8 +178,8 @@ def test_the_plan_counts_turns(place: Path, pgstrata: Program, pg17: Server) -> 
     watched = seconds(more='until = "verdict"\nmax_seconds = 1000')
     assert watched > 2 * 1000
     assert seconds(seconds=101.5) > seconds(seconds=1.5) + 2 * 100
-    one, other = plan_of(write(place, pg17, ["update-index"])).runs
+    first, other = plan_of(write(place, pg17, ["update-index"])).runs
     alone = plan_of(write(place, pg17, ["point-query"]))
-    assert one.disk_bytes == 2 * alone.runs[0].disk_bytes, "data and snapshot"
+    assert first.disk_bytes == 2 * alone.runs[0].disk_bytes, "data and snapshot"
     assert alone.disk_bytes == 2 * alone.runs[0].disk_bytes, "both clusters are there at the same time"
     assert other.key.variant == "b"

@@ -34,8 +34,8 @@ def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Pro
 
     backend = running.wait_for(later)
     os.kill(backend.ppid(), signal.SIGKILL)
-    assert running.end() == 1, running.said
-    assert "leaves the comparison: the server died" in running.said
+    assert running.end() == 1, running.printed
+    assert "leaves the comparison: the server died" in running.printed
     runs = by_variant(place)
     assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
     failed = next(run for run in runs.values() if run["status"] == "failed")
@@ -89,10 +89,10 @@ def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
             while psutil.disk_usage(str(small)).free > 8 << 20:
                 file.write(bytes(1 << 20))
                 file.flush()
-        assert running.end() == 1, running.said
-        assert "no space for a snapshot of" in running.said
-        assert "MiB are free" in running.said
-        assert "Traceback" not in running.said
+        assert running.end() == 1, running.printed
+        assert "no space for a snapshot of" in running.printed
+        assert "MiB are free" in running.printed
+        assert "Traceback" not in running.printed
         assert [path.name for path in small.iterdir()] == ["ballast"]
         # The second may find room: a stopped server removes WAL it needs no more.
         failed = [run for run in by_variant(place).values() if run["status"] == "failed"]
@@ -123,7 +123,7 @@ def test_servers_and_driver_keep_to_their_cpus(place: Path, pg17: Server) -> Non
     assert backend == postmaster == {servers}
     assert threads
     assert all(cpus == {driver} for cpus in threads)
-    assert running.end() == 0, running.said
+    assert running.end() == 0, running.printed
     for run in by_variant(place).values():
         assert run["cpus"] == {"server": [servers], "driver": [driver]}
 
@@ -161,7 +161,7 @@ def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Progr
     for victim in ("a", "b"):
         running = Running(place, ["run", str(file), "--no-report"])
         _kill_server(running, place, victim)
-        assert running.end() == 1, running.said
+        assert running.end() == 1, running.printed
         runs = by_variant(place)
         assert {v: run["status"] for v, run in runs.items()} == {
             v: "failed" if v == victim else "done" for v in "ab"
@@ -182,7 +182,7 @@ def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Progr
     # Measured anew without success: the whole comparison stays, and nothing is to be done.
     running = Running(place, ["run", str(file), "--fresh", "--no-report"])
     _kill_server(running, place, "b")
-    assert running.end() == 1, running.said
+    assert running.end() == 1, running.printed
     assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stderr
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr

@@ -55,8 +55,8 @@ def test_the_clock_stands_still_between_turns(monkeypatch: pytest.MonkeyPatch) -
     clock = ActiveClock()
 
     def paused() -> int:
-        (said,) = struct.unpack("=Q", Path(clock.path).read_bytes()[:8])
-        return int(said)
+        (nanoseconds,) = struct.unpack("=Q", Path(clock.path).read_bytes()[:8])
+        return int(nanoseconds)
 
     assert (clock.at(9.5), paused()) == (9.5, 0)
     clock.stop()
@@ -78,36 +78,38 @@ def test_the_turn_goes_on_with_the_work() -> None:
     turns = FrozenTurns(step(), [Freezer("a"), Freezer("b"), Freezer("c")], 0.001)
     over = [False] * 3
     assert turns.begin() == {}
-    assert [own.clock.stands_still for own in turns.own] == [False, True, True]
+    assert [own_turns.clock.stands_still for own_turns in turns.members] == [False, True, True]
     turns.go_on(over)
-    assert turns.operations == 0 and not turns.own[0].clock.stands_still, "nobody knows how long a stretch is"
-    turns.own[0].seconds, turns.own[0].operations = 1, 50
+    assert turns.operations == 0 and not turns.members[0].clock.stands_still, (
+        "nobody knows how long a stretch is"
+    )
+    turns.members[0].seconds, turns.members[0].operations = 1, 50
     turns.go_on(over)
     assert turns.operations == 1 and turns.pairs == []
-    turns.own[0].ended = 7
+    turns.members[0].ended = 7
     turns.go_on(over)
     assert turns.pairs == [7]
-    assert [own.clock.stands_still for own in turns.own] == [True, False, True]
-    turns.own[1].ended = 6
+    assert [own_turns.clock.stands_still for own_turns in turns.members] == [True, False, True]
+    turns.members[1].ended = 6
     turns.go_on(over)
-    assert not turns.own[1].clock.stands_still, "it has not done as much yet"
+    assert not turns.members[1].clock.stands_still, "it has not done as much yet"
     over[1] = True
     turns.go_on(over)
-    assert [own.clock.stands_still for own in turns.own] == [True, True, False]
-    turns.own[2].ended = 7  # its turn again, with which the second pair begins
+    assert [own_turns.clock.stands_still for own_turns in turns.members] == [True, True, False]
+    turns.members[2].ended = 7  # its turn again, with which the second pair begins
     turns.go_on(over)
-    assert len(turns.pairs) == 2 and turns.pairs[1] > 7 and not turns.own[2].clock.stands_still
-    turns.own[2].ended = turns.pairs[1]
+    assert len(turns.pairs) == 2 and turns.pairs[1] > 7 and not turns.members[2].clock.stands_still
+    turns.members[2].ended = turns.pairs[1]
     turns.go_on(over)
-    assert [own.clock.stands_still for own in turns.own] == [False, True, True]
+    assert [own_turns.clock.stands_still for own_turns in turns.members] == [False, True, True]
     turns.end()
-    assert not any(own.clock.stands_still for own in turns.own)
+    assert not any(own_turns.clock.stands_still for own_turns in turns.members)
 
 
 def test_later_rounds_know_how_long_a_stretch_is() -> None:
     turns = FrozenTurns(step(), [Freezer("a"), Freezer("b")], 0.001, operations=20)
     assert turns.begin() == {}
-    turns.own[0].ended = 3
+    turns.members[0].ended = 3
     time.sleep(0.002)
     turns.go_on([False, False])
     assert (turns.operations, turns.pairs) == (20, [3]), "the first pair is of the first operations"
@@ -129,26 +131,26 @@ def test_steps_that_write_in_frozen_turns(place: Path, pgstrata: Program, pg17: 
     kinds = {run["comparison"]["freezer"] for run in runs.values()}
     assert kinds <= {"cgroup2", "cgroup1", "signals"} and len(kinds) == 1
     steps = {v: run["steps"][-1] for v, run in runs.items()}
-    pairs = {v: [s["pair"] for s in one["slices"]] for v, one in steps.items()}
+    pairs = {v: [s["pair"] for s in step["slices"]] for v, step in steps.items()}
     common = set(pairs["a"]) & set(pairs["b"])
     assert len(common) >= 4, pairs
-    for one in steps.values():
-        assert one["seconds"] >= 3.99, "two rounds, each as long as the step"
-        role = one["roles"][one["role"]]
+    for step in steps.values():
+        assert step["seconds"] >= 3.99, "two rounds, each as long as the step"
+        role = step["roles"][step["role"]]
         # Were the time of others in it, the sum of all responses would be about twice the time of its own.
-        assert role["latency"]["mean"] * role["transactions"] <= one["seconds"] * role["clients"] * 1.02
-        assert all(s["seconds"] > 0 and s["rate"] > 0 for s in one["slices"])
-        assert one["server_cpu_seconds"] <= one["seconds"] * (os.cpu_count() or 1)
-        assert one["waits_cost"]["polls"] > 20
+        assert role["latency"]["mean"] * role["transactions"] <= step["seconds"] * role["clients"] * 1.02
+        assert all(s["seconds"] > 0 and s["rate"] > 0 for s in step["slices"])
+        assert step["server_cpu_seconds"] <= step["seconds"] * (os.cpu_count() or 1)
+        assert step["waits_cost"]["polls"] > 20
     for run in Results(place / "results").runs():
         series = run.table("series")
-        one = steps[run.variant]
-        rows = series.where(step=one["name"], role=one["role"])
-        assert sum(rows["operations"]) == one["operations"] > 0
+        step = steps[run.variant]
+        rows = series.where(step=step["name"], role=step["role"])
+        assert sum(rows["operations"]) == step["operations"] > 0
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     assert '"evidence": "slices"' in compared.stdout
-    assert {one["turns"] for one in steps.values()} == {"frozen"}
+    assert {step["turns"] for step in steps.values()} == {"frozen"}
     assert list((place / "data").iterdir()) == []
     page = next((place / "results").rglob("*.html")).read_text()
     assert "in frozen turns" in page and "pairs of the same work" in page
@@ -176,7 +178,7 @@ def test_the_insert_benchmark_in_frozen_turns(place: Path, pgstrata: Program, pg
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     for run in by_variant(place).values():
-        steps = {one["name"]: one for one in run["steps"]}
+        steps = {step["name"]: step for step in run["steps"]}
         assert [s["pair"] for s in steps["l.x"]["slices"]] == [1]
         assert steps["l.x"]["slices"][0]["started"], "a round"
         assert len(steps["l.i1"]["slices"]) > 1
@@ -211,10 +213,10 @@ def test_one_that_dies_while_it_is_frozen(place: Path, pg17: Server) -> None:
         if running.process.poll() is None:
             running.process.kill()
             running.process.wait()
-    assert running.process.returncode == 1, running.said
+    assert running.process.returncode == 1, running.printed
     runs = by_variant(place)
     assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
-    assert "FAILED and leaves the comparison" in running.said
+    assert "FAILED and leaves the comparison" in running.printed
     survivor = next(run for run in runs.values() if run["status"] == "done")
     assert survivor["steps"][-1]["seconds"] >= 4.99
     assert not [group for group in groups_here() if f"{place}" in owner_of(group)]
@@ -231,8 +233,8 @@ def test_a_disk_that_fills_in_frozen_turns(place: Path, pg17: Server) -> None:
             while psutil.disk_usage(str(small)).free > 4 << 20:
                 ballast.write(bytes(1 << 20))
                 ballast.flush()
-        assert running.end() == 1, running.said
-        assert "Traceback" not in running.said
+        assert running.end() == 1, running.printed
+        assert "Traceback" not in running.printed
         failed = [run["error"] for run in by_variant(place).values() if run["status"] == "failed"]
         assert failed
         for error in failed:
@@ -259,25 +261,25 @@ def test_time_in_which_a_server_was_frozen_ends_no_statement(
 
 def owner_of(group: Path) -> str:
     """Working folders of the processes in a group; none where it has just ended."""
-    found = []
+    folders = []
     with suppress(FileNotFoundError):
         for pid in (group / "cgroup.procs").read_text().split():
             with suppress(OSError):
-                found.append(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
-    return " ".join(found)
+                folders.append(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
+    return " ".join(folders)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ('turns = "icy"', "turns"),
         ('turns = "frozen"\nwindow_seconds = 0', "window_seconds"),
     ],
 )
-def test_nonsense_is_refused(place: Path, pgstrata: Program, pg17: Server, more: str, said: str) -> None:
+def test_nonsense_is_refused(place: Path, pgstrata: Program, pg17: Server, more: str, message: str) -> None:
     done = pgstrata("run", write(place, pg17, ["update-index"], more=more), "--dry-run")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_replica_takes_no_frozen_turns(place: Path, pgstrata: Program, pg17: Server) -> None:

@@ -83,8 +83,8 @@ def test_no_two_servers_work_at_the_same_time(
             executions.append((end - float(milliseconds) / 1000, end, run.variant))
     executions.sort()
     assert len({variant for _, _, variant in executions}) == variants
-    for (_, end, one), (begin, _, other) in itertools.pairwise(executions):
-        assert one == other or begin >= end - 0.002
+    for (_, end, earlier), (begin, _, other) in itertools.pairwise(executions):
+        assert earlier == other or begin >= end - 0.002
     for variant, record in by_variant(place).items():
         step = record["steps"][-1]
         assert step["turns"] == "windows" and step["slice_seconds"] == GROWN_SECONDS
@@ -107,9 +107,9 @@ def test_a_transaction_that_does_not_fit_is_refused_with_the_number_to_use(
     file = write(place, pg17, 2.0, 1, 'until = "verdict"\nmax_seconds = 3')
     done = pgstrata("run", file, "--no-report")
     assert done.returncode != 0
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "a transaction takes 2" in said and "max_seconds = 3 leaves 1.5" in said
-    assert re.search(r"max_seconds = 3[23] or more", said)
+    output = " ".join((done.stdout + done.stderr).split())
+    assert "a transaction takes 2" in output and "max_seconds = 3 leaves 1.5" in output
+    assert re.search(r"max_seconds = 3[23] or more", output)
 
 
 def test_one_of_three_that_ends_early_leaves_the_turns_to_the_others(
@@ -122,17 +122,17 @@ def test_one_of_three_that_ends_early_leaves_the_turns_to_the_others(
     turns = GivenTurns(step, 0.001, 3, 0)
     turns.begin()
     order: list[int] = []
-    for own in turns.own:
-        own.is_started = True
+    for own_turns in turns.members:
+        own_turns.is_started = True
     for _ in range(200):
         over = [False, len(order) > 4, False]
         turns.go_on(over)
         if turns.turn is None:
             break
-        own = turns.own[turns.turn]
+        own_turns = turns.members[turns.turn]
         order.append(turns.turn)
         now[0] += 2_000_000
-        own.stretch(SliceEnded(number=own.ended))
+        own_turns.stretch(SliceEnded(number=own_turns.ended))
     assert turns.turn is None and turns.pairs == 10
     assert order[:3] == [0, 1, 2] and order.count(1) <= 3
     assert abs(order.count(0) - order.count(2)) <= 1

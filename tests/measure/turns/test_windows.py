@@ -91,7 +91,8 @@ def anew_with(file: Path, *servers: Server, **of_each: Any) -> bool:
     """Whether the campaign would start these servers anew between blocks."""
     campaign = read_campaign(file)
     variants = [
-        PlannedVariant(campaign.variants[0], one, Resolved("plain"), one.label, **of_each) for one in servers
+        PlannedVariant(campaign.variants[0], server, Resolved("plain"), server.label, **of_each)
+        for server in servers
     ]
     return begins_anew(campaign.spec, campaign.workloads[0], variants)
 
@@ -147,8 +148,8 @@ def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17:
         assert log.count(b"database system is ready to accept connections") >= 12
         assert log.count(b"database system was interrupted") == 0
     compared = pgstrata("compare", "a", "b", "--format", "json")
-    (found,) = json.loads(compared.stdout)[0]["steps"]
-    assert (found["margin"], found["evidence"]) == (0.005, "slices")
+    (judged_step,) = json.loads(compared.stdout)[0]["steps"]
+    assert (judged_step["margin"], judged_step["evidence"]) == (0.005, "slices")
 
 
 def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:
@@ -250,14 +251,14 @@ def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17
 
     backend = running.wait_for(later)
     os.kill(backend.ppid(), signal.SIGKILL)
-    assert running.end() == 1, running.said
-    assert "leaves the comparison: the server died" in running.said
-    assert "Traceback" not in running.said
+    assert running.end() == 1, running.printed
+    assert "leaves the comparison: the server died" in running.printed
+    assert "Traceback" not in running.printed
     runs = by_variant(place)
     assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
     assert list((place / "data").iterdir()) == []
     compared = pgstrata("compare", "a", "b", "--format", "json")
-    assert compared.returncode == 0, compared.stderr + running.said
+    assert compared.returncode == 0, compared.stderr + running.printed
     (verdict,) = json.loads(compared.stdout)[0]["steps"]
     assert verdict["word"] == "unclear"
     assert verdict["evidence"] == "slices", "the pairs until then are kept"
@@ -299,8 +300,8 @@ def test_an_interrupt_ends_all_drivers(
     running.wait_for_text("data copied from a")
     running.wait_for(lambda: running.backend(cpu_seconds))
     running.process.send_signal(signal.SIGINT)
-    assert running.end() == 130, running.said
-    assert "Traceback" not in running.said
+    assert running.end() == 130, running.printed
+    assert "Traceback" not in running.printed
     psutil.wait_procs(living_in(place), timeout=10)
     assert living_in(place) == []
     assert list((place / "data").iterdir()) == []

@@ -36,9 +36,9 @@ def test_each_variant_has_a_line_a_band_and_a_knee(tmp_path: Path) -> None:
     prose, chart, table = section.blocks
     assert isinstance(prose, Prose) and isinstance(chart, Chart) and isinstance(table, Table)
     for variant in results.variants:
-        own = [t for t in chart.data if t["meta"] == variant]
-        line = next(t for t in own if t["mode"] == "lines+markers")
-        band = next(t for t in own if t.get("fill"))
+        traces = [t for t in chart.data if t["meta"] == variant]
+        line = next(t for t in traces if t["mode"] == "lines+markers")
+        band = next(t for t in traces if t.get("fill"))
         assert line["x"] == [1, 8, 32]
         assert band["x"] == [1, 8, 32, 32, 8, 1]
         upper, lower = band["y"][:3], band["y"][:2:-1]

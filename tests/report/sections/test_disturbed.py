@@ -51,13 +51,13 @@ def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_
     page = PageReader(write_report(results, out=tmp_path / "report").html)
     assert first in " ".join(page.all_text.split())
     assert "would settle it" not in page.all_text and "would settle it" not in text, "advice is given once"
-    found = read_results(results).comparisons
-    assert [s.disturbance for c in found for s in c.steps if s.disturbance] == [
+    comparisons = read_results(results).comparisons
+    assert [s.disturbance for c in comparisons for s in c.steps if s.disturbance] == [
         "other programs used 71% of the CPUs"
     ] * 2
-    recorded = found[0].record()["steps"][-1]
+    recorded = comparisons[0].record()["steps"][-1]
     assert (recorded["word"], recorded["disturbance"]) == ("unclear", "other programs used 71% of the CPUs")
-    assert disturbed_steps(found) == first
+    assert disturbed_steps(comparisons) == first
 
 
 @pytest.mark.long

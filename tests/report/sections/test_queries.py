@@ -27,7 +27,7 @@ def row(query: str, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def test_executions_become_one_timing() -> None:
-    found = timings(
+    by_query = timings(
         [
             row("q1", 3.0, answer="same"),
             row("q1", 1.0, answer="same"),
@@ -36,9 +36,9 @@ def test_executions_become_one_timing() -> None:
             row("q3", 0.1, error="no such thing", sqlstate="42883", answer="not run"),
         ]
     )
-    assert found["q1"] == Timing(2.0, 3, False, "different", None, None)
-    assert (found["q2"].seconds, found["q2"].timed_out) == (10.0, True)
-    assert (found["q3"].seconds, found["q3"].sqlstate) == (None, "42883")
+    assert by_query["q1"] == Timing(2.0, 3, False, "different", None, None)
+    assert (by_query["q2"].seconds, by_query["q2"].timed_out) == (10.0, True)
+    assert (by_query["q3"].seconds, by_query["q3"].sqlstate) == (None, "42883")
 
 
 BASE = {"a": Timing(1.0, 1), "b": Timing(4.0, 1), "c": Timing(0.0005, 1), "d": Timing(None, 1)}
@@ -60,10 +60,10 @@ def test_only_what_every_variant_ran_is_compared() -> None:
 
 
 def test_queries_below_a_millisecond_are_counted_apart() -> None:
-    found = shift(BASE, OTHER, (0.95, 1.05))
-    assert found is not None
-    assert (found.queries, found.slower, found.faster, found.even) == (3, 1 / 3, 1 / 3, 0.0)
-    assert found.unsure == pytest.approx(1 / 3)
+    change = shift(BASE, OTHER, (0.95, 1.05))
+    assert change is not None
+    assert (change.queries, change.slower, change.faster, change.even) == (3, 1 / 3, 1 / 3, 0.0)
+    assert change.unsure == pytest.approx(1 / 3)
     assert shift(BASE, {}, (0.95, 1.05)) is None
 
 
@@ -92,13 +92,16 @@ def test_plans_are_outlined_and_stand_side_by_side() -> None:
 def run(root: Path, variant: str, queries: list[dict[str, Any]], facts: dict[str, Any], *steps: str) -> None:
     builder = Results(root).begin(RunKey("c", variant, "w", 1))
     for order, name in enumerate(steps, 1):
-        own = [q for q in queries if q.pop("step", steps[-1]) == name] if name == steps[-1] else []
+        own_queries = [q for q in queries if q.pop("step", steps[-1]) == name] if name == steps[-1] else []
         builder.step(
             step_record(
                 name, order=order, seconds=10.0 * order, rate_unit="x/h",
                 sizes=Sizes(tables={"t": TableSizes(table_bytes=3_000_000_000, index_bytes=1_000_000_000)}),
             ),
-            queries=[{"stream": 1, "execution": 1, "start": 0.0, "rows": 1, "digest": "x", **q} for q in own],
+            queries=[
+                {"stream": 1, "execution": 1, "start": 0.0, "rows": 1, "digest": "x", **q}
+                for q in own_queries
+            ],
         )  # fmt: skip
     builder.plans({"plans": [{"name": "q1", "plan": (PLAN if variant == "pg1" else [OTHER_PLAN])[0]}]})
     builder.finish(circumstances(facts=facts))
@@ -127,8 +130,8 @@ def test_answers_of_files_are_held_against_those_of_the_base(tmp_path: Path) -> 
     (workload,) = results.workloads
     section = custom(results, workload)
     assert section is not None
-    found = tables_of(section)
-    assert [(r[0], r[1], r[-1]) for r in texts(found["custom-queries"])] == [
+    tables = tables_of(section)
+    assert [(r[0], r[1], r[-1]) for r in texts(tables["custom-queries"])] == [
         ("q1", "pg1", "same"),
         ("q1", "pg2", "same"),
         ("q1", "pg3", "different"),
@@ -139,11 +142,11 @@ def test_answers_of_files_are_held_against_those_of_the_base(tmp_path: Path) -> 
         ("q3", "pg2", "not checked"),
         ("q3", "pg3", "not checked"),
     ]
-    assert [r[0] for r in texts(found["load-phases"])] == ["pg1", "pg2", "pg3"]
-    assert [c.title for c in found["load-phases"].columns] == [
+    assert [r[0] for r in texts(tables["load-phases"])] == ["pg1", "pg2", "pg3"]
+    assert [c.title for c in tables["load-phases"].columns] == [
         *("Variant", "shop.rows", "shop.indexes", "Together"),
     ]
-    assert [r[:2] for r in texts(found["custom-rejected"])] == [["pg1", "q3"], ["pg3", "q2"]]
+    assert [r[:2] for r in texts(tables["custom-rejected"])] == [["pg1", "q3"], ["pg3", "q2"]]
 
 
 def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
@@ -160,24 +163,24 @@ def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
     (workload,) = results.workloads
     section = tpcds(results, workload)
     assert section is not None and fulltext(results, workload) is None
-    found = tables_of(section)
-    assert found["tpcds-totals"].title.endswith("1 of 2 were run by every variant")
-    assert [r[:3] for r in texts(found["tpcds-totals"])] == [
+    tables = tables_of(section)
+    assert tables["tpcds-totals"].title.endswith("1 of 2 were run by every variant")
+    assert [r[:3] for r in texts(tables["tpcds-totals"])] == [
         ["pg1", "1.00", "1.00"],
         ["pg2", "2.00", "0.500"],
     ]
-    assert [r[-3:] for r in texts(found["tpcds-totals"])] == [["2", "0", "0"], ["0", "1", "1"]]
-    assert texts(found["tpcds-size"])[0][2:] == ["1.50", "0.500", "2.00"]
-    assert texts(found["load-phases"])[0] == ["pg1", "10.0", "20.0", "30.0"]
-    assert texts(found["tpcds-rejected"]) == [["pg2", "q2", "42883", "<b>no</b> such function"]]
-    assert [r[:2] for r in texts(found["tpcds-plans"])] == [["q1", "pg2"]]
+    assert [r[-3:] for r in texts(tables["tpcds-totals"])] == [["2", "0", "0"], ["0", "1", "1"]]
+    assert texts(tables["tpcds-size"])[0][2:] == ["1.50", "0.500", "2.00"]
+    assert texts(tables["load-phases"])[0] == ["pg1", "10.0", "20.0", "30.0"]
+    assert texts(tables["tpcds-rejected"]) == [["pg2", "q2", "42883", "<b>no</b> such function"]]
+    assert [r[:2] for r in texts(tables["tpcds-plans"])] == [["q1", "pg2"]]
     (listing,) = [b for b in section.blocks if isinstance(b, Listing)]
     assert "Seq Scan on t" in listing.text and "Index Scan by i on t" in listing.text
     heat = next(b for b in section.blocks if isinstance(b, Chart) and b.data[0]["type"] == "heatmap")
     assert heat.data[0]["text"] == [["0.500 ≠"], ["✕"]]
     # Of single executions nothing is proven, and a colour means proven; thresholds are asked for.
-    assert all(row.cells[3].mark == "" for row in found["tpcds-queries"].rows)
-    assert [row.cells[2].mark for row in found["tpcds-totals"].rows] == ["", ""]
+    assert all(row.cells[3].mark == "" for row in tables["tpcds-queries"].rows)
+    assert [row.cells[2].mark for row in tables["tpcds-totals"].rows] == ["", ""]
     marked = read_results(tmp_path, thresholds=(0.95, 1.05))
     again = tpcds(marked, marked.workloads[0])
     assert again is not None
@@ -196,12 +199,12 @@ def test_fulltext_says_what_got_slower(tmp_path: Path) -> None:
     (workload,) = results.workloads
     section = fulltext(results, workload)
     assert section is not None and tpcds(results, workload) is None
-    found = tables_of(section)
-    (shifted,) = texts(found["fulltext-shifts"])
+    tables = tables_of(section)
+    (shifted,) = texts(tables["fulltext-shifts"])
     assert shifted[:3] == ["GIN", "pg2", "3"]
-    assert [c.value for c in found["fulltext-shifts"].rows[0].cells[3:]] == [1 / 3, 0.0, 1 / 3, 1 / 3]
-    assert texts(found["fulltext-totals"])[1][:3] == ["GIN", "pg2", "0.400"]
-    assert texts(found["fulltext-indexes"])[0][-1] == "8 KiB"
+    assert [c.value for c in tables["fulltext-shifts"].rows[0].cells[3:]] == [1 / 3, 0.0, 1 / 3, 1 / 3]
+    assert texts(tables["fulltext-totals"])[1][:3] == ["GIN", "pg2", "0.400"]
+    assert texts(tables["fulltext-indexes"])[0][-1] == "8 KiB"
     scatter = next(b for b in section.blocks if isinstance(b, Chart) and b.data[0]["type"] == "scatter")
     assert scatter.data[0]["x"] == [0.1, 100, 200]
     assert scatter.data[0]["y"] == [2, 2, 1]

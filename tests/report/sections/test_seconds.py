@@ -29,11 +29,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
 
 def of_second(results: RunSet, variant: str, seconds: range) -> list[str]:
     """The stored histograms of some seconds, of all repeats."""
-    found: list[str] = []
+    histograms: list[str] = []
     for run in results.runs_of(variant):
         rows = run.table("series").where(step=STEP, role=ROLE)
-        found += [row["histogram"] for row in rows if row["second"] in seconds]
-    return found
+        histograms += [row["histogram"] for row in rows if row["second"] in seconds]
+    return histograms
 
 
 def step_of(results: RunSet, name: str) -> int:
@@ -46,13 +46,15 @@ def test_a_second_has_the_percentiles_of_all_repeats_together(
     results: RunSet, most: int, seconds: range
 ) -> None:
     step = results.workloads[0].steps[step_of(results, STEP)]
-    found = Frames(results).responses(step.by_variant[VARIANTS[1]], STEP, ROLE, most)
-    place = found.second.tolist().index(seconds[0])
+    responses = Frames(results).responses(step.by_variant[VARIANTS[1]], STEP, ROLE, most)
+    place = responses.second.tolist().index(seconds[0])
     texts = of_second(results, VARIANTS[1], seconds)
     assert len(texts) == 2 * len(seconds)
     together = merge([decode(text) for text in texts])
-    assert [found.p50[place], found.p95[place], found.p99[place]] == together.percentiles((50, 95, 99))
-    assert found.longest[place] == pytest.approx(together.max_seconds, rel=1e-3)
+    assert [responses.p50[place], responses.p95[place], responses.p99[place]] == together.percentiles(
+        (50, 95, 99)
+    )
+    assert responses.longest[place] == pytest.approx(together.max_seconds, rel=1e-3)
 
 
 def test_a_stored_second_has_the_percentiles_of_its_histogram(results: RunSet) -> None:
@@ -78,9 +80,9 @@ def test_each_role_has_its_response_times_below_its_rate(results: RunSet) -> Non
 
 
 def texts_of(section: Section) -> list[str]:
-    own = [block.how for block in section.blocks if isinstance(block, Chart)]
-    own += [str(getattr(block, "how", "")) for block in section.blocks]
-    return own + [text for part in section.parts for text in texts_of(part)]
+    texts = [block.how for block in section.blocks if isinstance(block, Chart)]
+    texts += [str(getattr(block, "how", "")) for block in section.blocks]
+    return texts + [text for part in section.parts for text in texts_of(part)]
 
 
 def test_sentences_beside_charts_and_tables_are_spaced(results: RunSet) -> None:

@@ -65,7 +65,7 @@ def mark(cell: ReadCell) -> str:
     return next((c for c in cell.classes if c in ("good", "bad", "same", "even", "missed", "missing")), "")
 
 
-def said(results: RunSet, terminal: bool = False) -> str:
+def printed(results: RunSet, terminal: bool = False) -> str:
     out = io.StringIO()
     print_summary(
         results,
@@ -125,7 +125,7 @@ def test_the_thresholds_of_the_field_stay_an_option(
 
 def test_terminal_markdown_and_csv_say_the_same(proven: Written) -> None:
     results = read_results(proven.results, base="base")
-    plain, coloured = said(results), said(results, terminal=True)
+    plain, coloured = printed(results), printed(results, terminal=True)
     assert "▼ 0.80" in plain and "▲ 1.3" in plain and "= 1.00" in plain
     assert re.search(r"\x1b\[31m\s*▼ 0\.8", coloured) and re.search(r"\x1b\[32m\s*▲ 1\.3", coloured)
     assert not re.search(r"\x1b\[3[12]m\s*0\.9", coloured), "unclear"
@@ -139,7 +139,7 @@ def test_terminal_markdown_and_csv_say_the_same(proven: Written) -> None:
 
 def test_where_nothing_is_proven_a_command_says_what_would_settle_it(once: RunSet) -> None:
     (sentence,) = settle(once, once.workloads[0])
-    assert sentence in " ".join(said(once).split())
+    assert sentence in " ".join(printed(once).split())
     about, command = sentence.split(": ", 1)
     assert about.startswith("This would settle it, in at most ") and about.endswith("min")
     words = shlex.split(command)
@@ -161,7 +161,7 @@ def test_where_nothing_is_proven_a_command_says_what_would_settle_it(once: RunSe
     options = campaign.workloads[0].all_options
     assert (options["rows"], options["seconds"], options["steps"]) == (500_000, 10, ["100:range"])
     assert campaign.spec.order == "interleaved"
-    assert "▼ 0." not in said(once), "0.8 by itself is no proof"
+    assert "▼ 0." not in printed(once), "0.8 by itself is no proof"
 
 
 def test_where_only_a_campaign_file_can_say_what_was_measured_it_is_named(once: RunSet) -> None:

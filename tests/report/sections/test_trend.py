@@ -28,11 +28,11 @@ def shift(ratio: float, low: float, high: float) -> Shift:
 def test_a_shift_has_a_colour_only_where_its_interval_leaves_out_one(
     ratio: float, low: float, high: float, mark: str
 ) -> None:
-    one = shift(ratio, low, high)
-    assert _mark(one) == mark
+    change = shift(ratio, low, high)
+    assert _mark(change) == mark
     nothing = SummaryTable((), ())
     workload = WorkloadResults("w", (), (), Summary("w", "15", nothing, nothing, None))
     step = StepResults("w", "s", "g", "", "queries/s", True, "a", {})
-    (row,) = _table(workload, [(step, one)]).rows
+    (row,) = _table(workload, [(step, change)]).rows
     assert row.cells[2].mark == mark
     assert (row.cells[2].sign in (SIGNS["bad"], SIGNS["good"])) == (mark != "even")

@@ -71,9 +71,9 @@ def write(
 
 
 def test_every_overlay_has_its_class(studied: Path) -> None:
-    found = tuning_study(Results(studied).runs())
-    assert found is not None
-    table = found.table
+    study = tuning_study(Results(studied).runs())
+    assert study is not None
+    table = study.table
     assert table.set_ups == ("cached-by-pg, 1-client", "cached-by-pg, 4-clients")
     classes = {e.overlay: e.cls for e in table.entries["cached-by-pg, 1-client"]}
     assert classes == {
@@ -106,10 +106,10 @@ def test_the_next_campaign_is_valid_and_tries_the_winners(
     assert invoke(["study", "next", "--results", str(studied), "--step", "nothing"]) == 2
     capsys.readouterr()
     assert invoke(["study", "show", "--results", str(studied)]) == 0
-    said = capsys.readouterr().out
-    assert "To try next: a1 + a12 together" in said
-    assert "a3 is not safe" in said
-    assert "a4 has the same settings as the base" in said
+    output = capsys.readouterr().out
+    assert "To try next: a1 + a12 together" in output
+    assert "a3 is not safe" in output
+    assert "a4 has the same settings as the base" in output
 
 
 def test_the_report_has_the_table_verdicts_and_intervals(studied: Path, tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_shift_of_level_is_marked_where_it_happened(tmp_path: Path) -> None:
         for repeat in (1, 2, 3):
             factor = (0.9 if version >= 14 else 1.0) * (1 + 0.002 * (repeat - 2))
             variant = f"pg{version}.1"
-            made = make_run(tmp_path / "s2", RunKey("v", variant, "insert", repeat), seconds=1, seed=repeat)
-            clone_run(tmp_path / "results", made, RunKey("v", variant, "insert", repeat), factor)
+            run = make_run(tmp_path / "s2", RunKey("v", variant, "insert", repeat), seconds=1, seed=repeat)
+            clone_run(tmp_path / "results", run, RunKey("v", variant, "insert", repeat), factor)
     results = read_results(tmp_path / "results")
     section = trends(results, results.workloads[0])
     assert section is not None

@@ -68,21 +68,21 @@ def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
     done = pgstrata(*delays, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert "going on: 1 measurements are there already" in done.stderr
-    found = json.loads(done.stdout)
-    assert found["state"] == "found"
-    assert [(g["first"]["id"], g["last"]["id"]) for g in found["groups"]] == [("./slow.conf", "./slow.conf")]
-    assert found["effect"]["ratio"] < 0.6
-    assert found["groups"][0]["against_parent"]["ratio"] < 0.6
-    assert {m["why"] for m in found["measured"]} >= {"ends", "search", "culprit"}
+    answer = json.loads(done.stdout)
+    assert answer["state"] == "found"
+    assert [(g["first"]["id"], g["last"]["id"]) for g in answer["groups"]] == [("./slow.conf", "./slow.conf")]
+    assert answer["effect"]["ratio"] < 0.6
+    assert answer["groups"][0]["against_parent"]["ratio"] < 0.6
+    assert {m["why"] for m in answer["measured"]} >= {"ends", "search", "culprit"}
     page = (place / "search/index.html").read_text()
     assert "since slow" in page and "effects" in page and "posterior" in page
     rows = (place / "search/tables/measurements.csv").read_text().count("\n") - 1
-    assert rows == sum(m["by"] == "rate" for m in found["measured"])
+    assert rows == sum(m["by"] == "rate" for m in answer["measured"])
 
     again = pgstrata(*delays)
     assert again.returncode == 0 and "since slow" in again.stdout
     assert "no evidence: others used the CPUs" in again.stdout
-    assert measured(place) == len(found["measured"])
+    assert measured(place) == len(answer["measured"])
     other = pgstrata(*delays, "--seed", "2")
     assert other.returncode == 2 and "differs in seed" in other.stderr
     (place / "delay.sql").write_text("SELECT 1;\n")
@@ -109,15 +109,15 @@ def test_a_search_by_instructions_finds_the_config_with_the_longer_path(
     ]
     done = pgstrata(*searching, "--format", "json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["state"], found["by"]) == ("found", "instructions")
-    assert [group["last"]["position"] for group in found["groups"]] == [1]
-    assert "more instructions" in found["answer"]
-    assert found["effect"]["low"] > 1
-    counted = [m for m in found["measured"] if m["by"] == "instructions"]
+    answer = json.loads(done.stdout)
+    assert (answer["state"], answer["by"]) == ("found", "instructions")
+    assert [group["last"]["position"] for group in answer["groups"]] == [1]
+    assert "more instructions" in answer["answer"]
+    assert answer["effect"]["low"] > 1
+    counted = [m for m in answer["measured"] if m["by"] == "instructions"]
     assert len(counted) == 2
     # The ends are timed, too, unless this machine is too busy to tell, which is said then.
-    timed = [m for m in found["measured"] if m["by"] == "rate"]
+    timed = [m for m in answer["measured"] if m["by"] == "rate"]
     assert {m["why"] for m in timed} == {"ends"} or "not measured both ways" in done.stderr
     (plan,) = counted[0]["plans"]
     assert "Index Scan" in plan and plan.endswith("Seq Scan on pgbench_accounts")
@@ -178,9 +178,9 @@ def test_a_step_that_cannot_be_counted_is_refused_before_anything_is_fetched(
     monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
     line = ["bisect", "--releases", "pg:16,pg:17", "--workload", "vector", "--step", "hnsw-build"]
     assert invoke([*line, "--by", "instructions", "--dry-run"]) == 2
-    told = capsys.readouterr().err
-    assert "hnsw-build cannot be counted: an index is built by several processes" in told
-    assert "by the rate" in told
+    err = capsys.readouterr().err
+    assert "hnsw-build cannot be counted: an index is built by several processes" in err
+    assert "by the rate" in err
     assert not (place / "cache/servers").exists()
 
 
@@ -207,7 +207,7 @@ def repo(place: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("options", "said", "hint"),
+    ("options", "message", "hint"),
     [
         ("--repo repo --good v1 --bad v22 --step point-query", "no commit 'v22'", "v2"),
         ("--repo repo --good v2 --bad v1 --step point-query", "is older than the good end", "--good v1"),
@@ -228,7 +228,7 @@ def repo(place: Path) -> Path:
 )
 def test_what_is_no_search_is_refused_in_a_sentence(
     options: str,
-    said: str,
+    message: str,
     hint: str,
     repo: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -236,9 +236,9 @@ def test_what_is_no_search_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(repo.parent)
     assert invoke(["bisect", *options.split()]) == 2
-    told = capsys.readouterr().err
-    assert said in told and hint in told
-    assert told.count("error:") == 1
+    err = capsys.readouterr().err
+    assert message in err and hint in err
+    assert err.count("error:") == 1
 
 
 def test_git_bisect_is_told_to_stop_never_that_a_mistake_is_bad(

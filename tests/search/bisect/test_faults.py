@@ -63,11 +63,11 @@ def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
     options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "HEAD", "--format", "json")
     done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    (group,) = found["groups"]
+    answer = json.loads(done.stdout)
+    (group,) = answer["groups"]
     assert (group["first"]["subject"], group["last"]["subject"]) == ("asserts", "slow")
-    assert found["effect"]["ratio"] < 0.6
-    (aside,) = found["set_aside"]
+    assert answer["effect"]["ratio"] < 0.6
+    (aside,) = answer["set_aside"]
     assert "signal 6" in aside["why"]
     page = (place / "search/index.html").read_text()
     assert "asserts" in page and "signal 6" in page
@@ -85,13 +85,13 @@ def test_a_commit_of_the_same_code_is_built_and_not_measured(
     options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "longer", "--format", "json")
     done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    (group,) = found["groups"]
+    answer = json.loads(done.stdout)
+    (group,) = answer["groups"]
     assert group["first"]["subject"] == group["last"]["subject"] == "slow"
     assert "the commits are weighed by what they change" in done.stderr
-    same = found["same_code"]
-    assert "notes 2" in {one["subject"] for one in same} and same[0]["as"]["position"] == 0
-    between = {m["other"]["position"] for m in found["measured"] if m["why"] == "search"}
+    same = answer["same_code"]
+    assert "notes 2" in {entry["subject"] for entry in same} and same[0]["as"]["position"] == 0
+    between = {m["other"]["position"] for m in answer["measured"] if m["why"] == "search"}
     assert not between, "what lies between executes the same code as the good end"
 
 
@@ -130,9 +130,9 @@ def test_the_release_that_made_it_slower_is_found(
     line = ("--releases", f"{pg12.spec},{pg17.spec}")
     done = pgstrata(*searching(place, script + "ELSE 0.016 END);\n", *line, "--format", "json"))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [group["last"]["id"] for group in found["groups"]] == [pg17.spec]
-    assert found["effect"]["ratio"] < 0.6
+    answer = json.loads(done.stdout)
+    assert [group["last"]["id"] for group in answer["groups"]] == [pg17.spec]
+    assert answer["effect"]["ratio"] < 0.6
     assert f"since {pg17.spec}" in (place / "search/index.html").read_text()
 
 

@@ -27,14 +27,14 @@ def in_function(name: str, path: str, message: str = "") -> Touched:
     changes=st.lists(
         st.builds(Touched, st.sets(PATHS), st.sets(PATHS), st.sets(NAMES), st.text(max_size=30)), min_size=1
     ),
-    own=SHARES,
+    own_shares=SHARES,
     differs=SHARES,
 )
 @example([Touched(set(), set(), {"hot"}, "")], {}, {"hot": 5e-324})
 def test_no_commit_is_ruled_out_and_together_they_are_one(
-    changes: list[Touched], own: dict[str, float], differs: dict[str, float]
+    changes: list[Touched], own_shares: dict[str, float], differs: dict[str, float]
 ) -> None:
-    prior = prior_of(changes, Executed(own, differs, FILES, frozenset({"pg_view"})))
+    prior = prior_of(changes, Executed(own_shares, differs, FILES, frozenset({"pg_view"})))
     assert sum(prior) == pytest.approx(1)
     assert all(p >= UNIFORM / len(changes) * 0.999 for p in prior)
     assert all(math.isfinite(p) for p in prior)
@@ -69,8 +69,8 @@ def test_words_are_weak() -> None:
 def test_a_view_that_the_step_names_is_likely() -> None:
     view = Touched({"src/backend/v.sql"}, {"src/backend/v.sql"}, {"pg_view"})
     other = Touched({"src/backend/v.sql"}, {"src/backend/v.sql"}, {"pg_other"})
-    one, two = prior_of([view, other], Executed({"hot": 1.0}, {}, FILES, frozenset({"pg_view"})))
-    assert one > 2 * two
+    first, two = prior_of([view, other], Executed({"hot": 1.0}, {}, FILES, frozenset({"pg_view"})))
+    assert first > 2 * two
 
 
 def test_a_change_of_comments_is_as_good_as_none() -> None:

@@ -143,10 +143,10 @@ def test_a_culprit_that_makes_only_a_part_of_the_difference_sends_the_search_on(
 def test_the_same_outcomes_lead_to_the_same_task() -> None:
     whole = answered([0.0] * 40 + [-0.03] * 60, frozenset({50, 51}))
     for cut in range(len(whole.seen)):
-        one, two = (Procedure(99, whole.seen[:cut], sorted(whole.search.broken)) for _ in range(2))
-        assert one.next() == two.next()
+        first, two = (Procedure(99, whole.seen[:cut], sorted(whole.search.broken)) for _ in range(2))
+        assert first.next() == two.next()
         if cut and not set(range(50, 52)) & whole.search.broken:
-            task = one.next()
+            task = first.next()
             assert task is not None and (task.base, task.other) == (
                 whole.seen[cut].base,
                 whole.seen[cut].other,

@@ -33,7 +33,7 @@ def searched(
     search = Search(n, prior=prior)
     search.add(n, Outcome(effect + noise(), ERROR))
     for _ in range(80):
-        if search.found():
+        if search.is_found():
             break
         position = search.next_position(ERROR)
         if position is None:
@@ -48,7 +48,7 @@ def searched(
 
 def found_by(search: Search) -> list[tuple[int, int]]:
     """The ends of each change's credible set."""
-    return [(one[0].first, one[-1].last) for one in search.knowledge().credible()]
+    return [(credible_set[0].first, credible_set[-1].last) for credible_set in search.knowledge().credible()]
 
 
 @pytest.mark.long
@@ -85,7 +85,7 @@ def test_a_likely_commit_that_does_not_build_is_surrounded() -> None:
     prior = [0.1 / 100] * 100
     prior[44] += 0.9
     search = searched(100, 45, -0.1, 1, frozenset(range(30, 60)), prior)
-    assert search.found() and found_by(search) == [(30, 60)]
+    assert search.is_found() and found_by(search) == [(30, 60)]
 
 
 @given(n=st.integers(2, 200), data=st.data())
@@ -97,7 +97,7 @@ def test_between_servers_of_the_same_code_there_is_no_change(n: int, data: st.Da
     culprit = data.draw(st.sampled_from(outside))
     search = Search(n, same={last: first})
     search.add(n, Outcome(-0.1, ERROR))
-    while not search.found():
+    while not search.is_found():
         position = search.next_position(ERROR)
         assert position is not None and position != last and not first < position < last
         search.add(position, Outcome(-0.1 if position >= culprit else 0.0, ERROR))
@@ -114,7 +114,7 @@ def test_what_is_no_prior_is_refused(prior: list[float]) -> None:
 
 def test_commits_that_do_not_build_are_named_as_a_group() -> None:
     search = searched(100, 45, -0.1, 1, frozenset(range(40, 50)))
-    assert search.found()
+    assert search.is_found()
     assert found_by(search) == [(40, 50)]
 
 
@@ -126,7 +126,7 @@ def test_two_changes_are_found_as_two() -> None:
     levels = [0.0] * 20 + [-0.05] * 50 + [-0.1] * 31
     search = Search(100)
     search.add(100, Outcome(levels[100], ERROR))
-    while not search.found():
+    while not search.is_found():
         position = search.next_position(ERROR)
         assert position is not None
         search.add(position, Outcome(levels[position], ERROR))
@@ -141,10 +141,10 @@ def test_a_change_that_is_one_of_two_neighbours_is_measured_until_it_is_known_wh
     search.add(61, Outcome(-0.075, 3 * ERROR))
     assert search.knowledge().suspected == 2
     assert found_by(search) == [(21, 21), (61, 62)]
-    assert not search.found()
+    assert not search.is_found()
     assert search.next_position(ERROR) == 61
     search.add(61, Outcome(-0.1, ERROR / 3))
-    assert search.found()
+    assert search.is_found()
     assert found_by(search) == [(21, 21), (61, 61)]
 
 

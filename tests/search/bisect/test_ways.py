@@ -60,9 +60,9 @@ def test_one_way_only_where_the_other_cannot() -> None:
 def test_both_goes_by_the_measure_that_shows_the_change(
     rate: float, instructions: float, leading: By
 ) -> None:
-    found = ways("both", [rate] * 3, [instructions] * 2)
-    assert found.leading == leading
-    next_ = found.next()
+    search_ways = ways("both", [rate] * 3, [instructions] * 2)
+    assert search_ways.leading == leading
+    next_ = search_ways.next()
     assert next_ is None if rate == instructions == 0 else next_ is not None and next_[0] == leading
 
 
@@ -80,6 +80,6 @@ def test_a_disagreement_of_sign_is_told_where_both_are_proven(asked: Asked) -> N
 def test_ends_of_the_same_code_are_not_measured() -> None:
     each: dict[By, Procedure] = {"rate": Procedure(N, same={N: 0}), "instructions": Procedure(N, same={N: 0})}
     for asked in ("rate", "instructions", "both"):
-        found = Ways(asked, each)
-        assert found.next() is None
-        assert found.procedures[found.leading].conclusion().state == "none"
+        search_ways = Ways(asked, each)
+        assert search_ways.next() is None
+        assert search_ways.procedures[search_ways.leading].conclusion().state == "none"

@@ -22,8 +22,8 @@ def ratio(value: float, half: float = 0.004, word: str = "") -> Ratio:
 def test_the_steps_of_a_real_series_contradict_its_whole() -> None:
     parts, whole = [ratio(0.991), ratio(1.027)], ratio(0.995, word="same")
     assert contradicts(parts, whole, MARGIN, "rate")
-    said = sentence("point-query", parts, whole, "rate")
-    assert "0.991 × 1.027 = 1.018" in said and "0.995" in said and "--by instructions" in said
+    text = sentence("point-query", parts, whole, "rate")
+    assert "0.991 × 1.027 = 1.018" in text and "0.995" in text and "--by instructions" in text
 
 
 @given(
@@ -42,11 +42,13 @@ def test_noise_alone_seldom_contradicts(by: By) -> None:
     dice = np.random.default_rng(1)
     error = 2 * BUILD_ERROR[by]
     half = 1.96 * math.sqrt(error**2 - BUILD_ERROR[by] ** 2)
-    found = 0
+    contradictions = 0
     for _ in range(2000):
         *parts, whole = np.exp(dice.normal(size=4) * error)
-        found += contradicts([ratio(float(p), half) for p in parts], ratio(float(whole), half), MARGIN, by)
-    assert found <= 20
+        contradictions += contradicts(
+            [ratio(float(p), half) for p in parts], ratio(float(whole), half), MARGIN, by
+        )
+    assert contradictions <= 20
 
 
 @pytest.mark.parametrize(

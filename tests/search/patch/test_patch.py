@@ -40,8 +40,8 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
         *("--other-load", "100%"),
         *(word for set_ in (*sets, *never) for word in ("--set", set_)),
     ]
-    own = {"PGSTRATA_CACHE": empty_cache}
-    done = pgstrata(*command, "--format", "json", **own)
+    env = {"PGSTRATA_CACHE": empty_cache}
+    done = pgstrata(*command, "--format", "json", **env)
     assert done.returncode == 1, done.stderr
     (comparison,) = json.loads(done.stdout)["comparisons"]
     (step,) = comparison["steps"]
@@ -49,7 +49,7 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert step["ratio"] < 0.6
     assert set(json.loads(done.stdout)["comparisons"][0]["cpu"]) == {"delay-simple-c1"}
 
-    again = pgstrata(*command, "--format", "markdown", **own)
+    again = pgstrata(*command, "--format", "markdown", **env)
     assert again.returncode == 1
     assert "2 of 2 runs are there already" in again.stderr
     lines = again.stdout.splitlines()
@@ -59,7 +59,7 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow.patch"
     assert lines[2].startswith("PostgreSQL 17.") and "-O2" in lines[2]
     assert any(line.startswith("| pgbench | delay-simple-c1 | slower | 0.") for line in lines)
-    plain = pgstrata(*command, "--format", "text", **own)
+    plain = pgstrata(*command, "--format", "text", **env)
     assert plain.returncode == 1
     assert plain.stdout.splitlines()[0] == lines[0] and "slow against base" in plain.stdout.splitlines()
     assert "|" not in plain.stdout
@@ -82,9 +82,9 @@ def test_a_patch_that_needs_more_instructions_is_counted(
     ]
     done = pgstrata(*command, "--format", "json", PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
-    (comparison,) = found["comparisons"]
-    assert "steps" not in comparison and comparison["cpu"] == {} and found["contradictions"] == []
+    answer = json.loads(done.stdout)
+    (comparison,) = answer["comparisons"]
+    assert "steps" not in comparison and comparison["cpu"] == {} and answer["contradictions"] == []
     (step,) = comparison["counts"]["steps"]
     assert step["word"] == "more" and step["ratio"] > 1.002
 

@@ -69,8 +69,8 @@ def test_a_patch_that_does_not_apply_is_named_with_hunk_and_file(
     wrong = "--- a/file\n+++ b/file\n@@ -1,3 +1,3 @@\n one\n-nothing like it\n+else\n end\n"
     Path("wrong.patch").write_text(wrong)
     assert invoke(["patch", "wrong.patch", "--repo", "repo", "--base", "v1", "--step", "point-query"]) == 2
-    told = capsys.readouterr().err
-    assert "the patch wrong.patch does not apply: hunk 1 does not fit file at line 1" in told
+    err = capsys.readouterr().err
+    assert "the patch wrong.patch does not apply: hunk 1 does not fit file at line 1" in err
     assert not Path("patch").exists()
 
 
@@ -105,8 +105,8 @@ def test_what_comes_is_shown_without_doing_it(
 ) -> None:
     monkeypatch.chdir(repo.parent)
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "compare 0002-two against 0001-three" in said
+    out = capsys.readouterr().out
+    assert "compare 0002-two against 0001-three" in out
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--step", "nope", "--dry-run"]) == 2
     assert "no step 'nope'" in capsys.readouterr().err
     assert not (repo.parent / "patch").exists()

@@ -215,8 +215,8 @@ def test_no_server_outlives_its_owner(number: signal.Signals, pg17: Server, plac
     while working_in(data) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not working_in(data) and posix_memory(segments) == []
-    said = clear_leftovers(place)
-    assert len(said) == 1 and f"process {running.pid}" in said[0]
+    leftovers = clear_leftovers(place)
+    assert len(leftovers) == 1 and f"process {running.pid}" in leftovers[0]
     assert list(place.iterdir()) == []
 
 
@@ -400,13 +400,13 @@ def test_an_ordinary_account_runs_servers_as_itself(pg17: Server, place: Path) -
     mine.mkdir()
     os.chown(mine, 65534, 65534)
     ran = owner(f"path:{pg17.bin_dir}", mine / "c", "removed", prefix=nobody)
-    said, _ = ran.communicate(timeout=60)
-    assert (ran.returncode, said) == (0, "postgres 65534\n")
+    output, _ = ran.communicate(timeout=60)
+    assert (ran.returncode, output) == (0, "postgres 65534\n")
     assert list(mine.iterdir()) == []
     mine.chmod(0o555)
     ran = owner(f"path:{pg17.bin_dir}", mine / "c", "removed", prefix=nobody)
-    said, _ = ran.communicate(timeout=60)
-    assert "cannot be written: Permission denied" in said
+    output, _ = ran.communicate(timeout=60)
+    assert "cannot be written: Permission denied" in output
 
 
 @pytest.mark.program
@@ -423,10 +423,10 @@ def test_servers_of_one_layout_have_their_memory_at_the_same_places(server: Serv
         # Kernels put their own pages where they like, above the stack.
         return [line.split()[0] for line in lines if "[v" not in line]
 
-    one = Cluster(server, PLAIN, place / "c")
+    first = Cluster(server, PLAIN, place / "c")
     two = Cluster(server, PLAIN, place / "longer-name", env={"SOMETHING": "x" * 99})
-    with one, two:
-        for cluster in (one, two):
+    with first, two:
+        for cluster in (first, two):
             cluster.create()
-        assert taken(one, Layout(77_000, 5)) == taken(two, Layout(77_000, 5))
-        assert taken(one, Layout(1_000, 5)) != taken(one, Layout(60_000, 5))
+        assert taken(first, Layout(77_000, 5)) == taken(two, Layout(77_000, 5))
+        assert taken(first, Layout(1_000, 5)) != taken(first, Layout(60_000, 5))

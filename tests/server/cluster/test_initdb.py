@@ -150,10 +150,10 @@ def test_what_passes_leaves_initdb_with_our_folder_and_user(version: str, words:
     except UsageError:
         return
     server = fetched(version)
-    said = shown(server, words)
-    if said.returncode:
+    ran = shown(server, words)
+    if ran.returncode:
         return  # it does not accept the words either
-    understood = dict(line.split("=", 1) for line in said.stderr.splitlines() if "=" in line)
+    understood = dict(line.split("=", 1) for line in ran.stderr.splitlines() if "=" in line)
     assert understood["PGDATA"] == OURS
     assert understood["POSTGRES_SUPERUSERNAME"] == "postgres"
     assert understood["share_path"].startswith(str(server.bin_dir).removesuffix("/bin"))

@@ -42,16 +42,16 @@ def test_kept_data_is_found_by_what_made_it_and_removed(data: Path) -> None:
     assert loaded.find(KEY) is None
     assert keep(data) is not None
     assert keep(data) is None, "it is there already"
-    found = loaded.find(KEY)
-    assert found is not None
-    assert (found.data / "base" / "1").read_bytes() == bytes(8192)
-    assert (found.record.facts, found.record.server) == ({"found": 2}, "pg17")
+    kept_data = loaded.find(KEY)
+    assert kept_data is not None
+    assert (kept_data.data / "base" / "1").read_bytes() == bytes(8192)
+    assert (kept_data.record.facts, kept_data.record.server) == ({"found": 2}, "pg17")
     assert loaded.find(loaded.key_of({"rows": 2})) is None
     with loaded.held(KEY, print) as held:
         assert held is not None
         with pytest.raises(ServerError, match="is in use"):
-            remove(found.folder, "kept data")
-    remove(found.folder, "kept data")
+            remove(kept_data.folder, "kept data")
+    remove(kept_data.folder, "kept data")
     assert list((cache_dir() / "loaded").iterdir()) == []
 
 
@@ -77,9 +77,9 @@ def test_data_that_was_changed_is_not_used_and_is_replaced(data: Path, how: str)
     kept = keep(data)
     assert kept is not None
     TAMPERED[how](kept.folder)
-    said: list[str] = []
-    assert loaded.find(KEY, said.append) is None
-    assert said == [
+    messages: list[str] = []
+    assert loaded.find(KEY, messages.append) is None
+    assert messages == [
         f"kept data {KEY[:8]} is not as it was kept, and is not used: pgstrata data remove {KEY[:8]}"
     ]
     assert keep(data) is not None

@@ -17,26 +17,26 @@ from pgstrata.server.find.model import Server
 
 def test_what_was_written_since_is_gone(place: Path, pg17: Server) -> None:
     config = resolve([], pg17.version_num, 1 << 30)
-    with Cluster(pg17, config, place / "a") as one, Cluster(pg17, config, place / "b") as other:
-        one.create()
-        one.start()
-        with one.connect() as connection:
+    with Cluster(pg17, config, place / "a") as first, Cluster(pg17, config, place / "b") as other:
+        first.create()
+        first.start()
+        with first.connect() as connection:
             connection.execute("CREATE TABLE t AS SELECT 1 AS x")
-        one.stop()
-        one.save()
-        other.create(copy_of=one.data_folder.path)
+        first.stop()
+        first.save()
+        other.create(copy_of=first.data_folder.path)
         other.start()
-        one.start()
-        with one.connect() as connection, other.connect() as beside:
+        first.start()
+        with first.connect() as connection, other.connect() as beside:
             connection.execute("INSERT INTO t VALUES (2)")
             assert beside.execute("SELECT x FROM t").fetchall() == [(1,)]
-        one.stop("immediate")
-        one.restore()
-        one.start()
-        with one.connect() as connection:
+        first.stop("immediate")
+        first.restore()
+        first.start()
+        with first.connect() as connection:
             assert connection.execute("SELECT x FROM t").fetchall() == [(1,)]
-        one.data_folder.drop_snapshot()
-        assert not one.data_folder.snapshot.exists()
+        first.data_folder.drop_snapshot()
+        assert not first.data_folder.snapshot.exists()
 
 
 @pytest.mark.program

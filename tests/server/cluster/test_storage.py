@@ -72,38 +72,38 @@ def test_the_log_lies_elsewhere_and_every_copy_of_the_data_has_it_within(
     place: Path, elsewhere: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-    with cluster(pg17, place / "c", find_storage(None, str(elsewhere), None)) as one:
-        one.create()
-        one.start()
-        assert one.data_folder.wal == elsewhere / "c" / "wal"
-        assert (one.data_folder.path / "pg_wal").resolve() == one.data_folder.wal
-        segments = {path.name for path in one.data_folder.wal.iterdir()}
+    with cluster(pg17, place / "c", find_storage(None, str(elsewhere), None)) as new_cluster:
+        new_cluster.create()
+        new_cluster.start()
+        assert new_cluster.data_folder.wal == elsewhere / "c" / "wal"
+        assert (new_cluster.data_folder.path / "pg_wal").resolve() == new_cluster.data_folder.wal
+        segments = {path.name for path in new_cluster.data_folder.wal.iterdir()}
         assert any(len(name) == 24 for name in segments)
-        with one.connect() as session:
+        with new_cluster.connect() as session:
             session.execute("CREATE TABLE t AS SELECT 1 AS i")
-        one.stop()
-        one.save()
-        assert (one.data_folder.snapshot / "pg_wal").is_dir() and not (
-            one.data_folder.snapshot / "pg_wal"
+        new_cluster.stop()
+        new_cluster.save()
+        assert (new_cluster.data_folder.snapshot / "pg_wal").is_dir() and not (
+            new_cluster.data_folder.snapshot / "pg_wal"
         ).is_symlink()
-        one.start()
-        with one.connect() as session:
+        new_cluster.start()
+        with new_cluster.connect() as session:
             session.execute("INSERT INTO t VALUES (2)")
-        one.stop("immediate")
-        one.restore()
-        one.start()
-        with one.connect() as session:
+        new_cluster.stop("immediate")
+        new_cluster.restore()
+        new_cluster.start()
+        with new_cluster.connect() as session:
             assert session.execute("SELECT count(*) FROM t").fetchall() == [(1,)]
-        assert (one.data_folder.path / "pg_wal").resolve() == one.data_folder.wal
-        one.stop()
+        assert (new_cluster.data_folder.path / "pg_wal").resolve() == new_cluster.data_folder.wal
+        new_cluster.stop()
         key = loaded.key_of({"rows": 1})
         kept = loaded.keep(
-            key, one.data_folder.path, about=loaded.begin_record(key, "pg17", "w", {}, {}, 1.0)
+            key, new_cluster.data_folder.path, about=loaded.begin_record(key, "pg17", "w", {}, {}, 1.0)
         )
         assert kept is not None and loaded.find(key) is not None
         # A copy of the data goes to a cluster without a folder of its own for the log, and the other way.
         with cluster(pg17, place / "d", Storage()) as two:
-            two.create(one.data_folder.path)
+            two.create(new_cluster.data_folder.path)
             two.start()
             assert not (two.data_folder.path / "pg_wal").is_symlink()
             two.stop()
@@ -220,9 +220,9 @@ def test_a_commit_waits_and_the_variables_of_the_server_stay(
         syncs, took = after[0] - before[0], after[1] - before[1]
         assert syncs >= 20 and took >= 5 * 20
     env = Path(f"/proc/{delayed.postmaster.pid}/environ").read_bytes().split(b"\0")
-    found = find_delay("5ms")
-    assert found is not None
-    assert f"LD_PRELOAD={found.library}".encode() in env
-    own = {"LD_PRELOAD": "/lib/other.so", "X": "1"}
-    assert found.env(place, None, own)["LD_PRELOAD"] == f"{found.library}:/lib/other.so"
-    assert found.env(place, None, own)["X"] == "1"
+    delay = find_delay("5ms")
+    assert delay is not None
+    assert f"LD_PRELOAD={delay.library}".encode() in env
+    own_env = {"LD_PRELOAD": "/lib/other.so", "X": "1"}
+    assert delay.env(place, None, own_env)["LD_PRELOAD"] == f"{delay.library}:/lib/other.so"
+    assert delay.env(place, None, own_env)["X"] == "1"

@@ -51,7 +51,7 @@ VALUES = (
 )
 
 
-def made(server: Server, text: str) -> Resolved:
+def resolve_text(server: Server, text: str) -> Resolved:
     config_file = ConfigFile("mine", text)
     return resolve([config_file], server.version_num, 1 << 30, server.build, programs=server.programs)
 
@@ -72,7 +72,7 @@ def is_taken(session: Any, name: str, value: str) -> bool:
 
 def values_of(server: Server, place: Path) -> dict[str, list[str]]:
     """Returns for each setting the values that the server shows, and all spellings it takes of an enum's."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     with Cluster(server, Resolved("", (), {}, (), ()), place / "asked") as cluster:
         cluster.create()
         cluster.start()
@@ -85,8 +85,8 @@ def values_of(server: Server, place: Path) -> dict[str, list[str]]:
                 if kind == "enum":
                     rest = {value for row in history(name.lower()) for value in row.values} | set(VALUES)
                     values |= {value for value in rest - values if is_taken(session, name, value)}
-                found[name] = sorted(values)
-    return found
+                by_name[name] = sorted(values)
+    return by_name
 
 
 @pytest.mark.server
@@ -110,9 +110,9 @@ def test_every_value_a_server_shows_is_taken_or_left_out(version: str, place: Pa
 @pytest.mark.parametrize("version", ["9.6", "13", "17"])
 def test_a_server_comes_up_with_a_config_of_production(version: str, place: Path) -> None:
     server, text = acquire(f"pg:{version}"), PRODUCTION.format(place=place)
-    resolved = made(server, text)
+    resolved = resolve_text(server, text)
     for line in text.strip().splitlines():
-        alone = made(server, line)
+        alone = resolve_text(server, line)
         assert alone.settings or all(change.reason for change in alone.dropped), line
     left = {change.name for change in resolved.dropped}
     assert {"archive_command", "restore_command", "synchronous_standby_names", "ssl", "lc_monetary"} <= left
@@ -147,9 +147,9 @@ def test_a_server_comes_up_with_a_config_of_production(version: str, place: Path
     ],
 )
 def test_values_are_read_as_the_server_reads_them(line: str, value: str, pg17: Server) -> None:
-    assert list(made(pg17, line).settings.values()) == [value]
+    assert list(resolve_text(pg17, line).settings.values()) == [value]
 
 
 def test_no_octal_number(pg17: Server) -> None:
     with pytest.raises(UsageError, match="no octal one"):
-        made(pg17, "log_file_mode = 0680")
+        resolve_text(pg17, "log_file_mode = 0680")

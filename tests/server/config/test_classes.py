@@ -13,7 +13,7 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
 
 
-def made(text: str, server: Server | None = None, keep: tuple[str, ...] = ()) -> Resolved:
+def resolve_text(text: str, server: Server | None = None, keep: tuple[str, ...] = ()) -> Resolved:
     if server is None:
         return resolve([ConfigFile("mine", text)], 170011, 1 << 30, keep=keep)
     config_file = ConfigFile("mine", text)
@@ -54,7 +54,7 @@ def made(text: str, server: Server | None = None, keep: tuple[str, ...] = ()) ->
     ],
 )
 def test_what_belongs_to_another_server_is_left_out(line: str, why: str) -> None:
-    resolved = made(f"work_mem = 8MB\n{line}")
+    resolved = resolve_text(f"work_mem = 8MB\n{line}")
     assert resolved.settings == {"work_mem": "8MB"} and not resolved.mapped
     (change,) = resolved.dropped
     assert why in change.reason and (change.line, change.name) == (2, line.split()[0])
@@ -73,13 +73,13 @@ def test_what_belongs_to_another_server_is_left_out(line: str, why: str) -> None
     ],
 )
 def test_a_value_that_changes_nothing_is_taken(line: str, value: str) -> None:
-    resolved = made(line)
+    resolved = resolve_text(line)
     assert list(resolved.settings.values()) == [value] and not resolved.dropped
 
 
 def test_what_is_asked_for_by_name_is_kept() -> None:
     text = "archive_command = 'true'\narchive_mode = on\nsynchronous_standby_names = '*'\nport = 1"
-    resolved = made(text, keep=("archive_command", "archive_mode", "port"))
+    resolved = resolve_text(text, keep=("archive_command", "archive_mode", "port"))
     assert resolved.settings == {"archive_command": "true", "archive_mode": "on"}
     assert [change.name for change in resolved.dropped] == ["synchronous_standby_names", "port"]
     assert resolved.record().keep == ("archive_command", "archive_mode", "port")
@@ -99,12 +99,12 @@ def test_only_what_is_left_out_can_be_kept() -> None:
 
 
 def test_no_setting_is_in_two_classes_and_all_exist_somewhere() -> None:
-    every = [name for one in CLASSES for name in one.names]
+    every = [name for setting_class in CLASSES for name in setting_class.names]
     assert len(every) == len(set(every))
     presets = CLASSES[1].names
     assert {name for name in every if not history(name)} <= presets
-    for one in CLASSES:
-        assert set(one.harmless) <= one.names
+    for setting_class in CLASSES:
+        assert set(setting_class.harmless) <= setting_class.names
 
 
 def test_no_setting_that_executes_or_connects_is_forgotten() -> None:
@@ -126,21 +126,23 @@ def test_no_setting_that_executes_or_connects_is_forgotten() -> None:
 
 
 def test_only_libraries_that_the_server_has_are_loaded(pg17: Server) -> None:
-    resolved = made(
+    resolved = resolve_text(
         "shared_preload_libraries = 'timescaledb, pg_stat_statements,\"$libdir/auto_explain\"'", pg17
     )
     assert resolved.settings == {"shared_preload_libraries": "pg_stat_statements, $libdir/auto_explain"}
     (change,) = resolved.mapped
     assert "no such library: timescaledb" in change.reason
-    resolved = made("session_preload_libraries = citus\nlocal_preload_libraries = auto_explain", pg17)
+    resolved = resolve_text("session_preload_libraries = citus\nlocal_preload_libraries = auto_explain", pg17)
     assert not resolved.settings and len(resolved.dropped) == 2
-    assert made("shared_preload_libraries = '/opt/x.so'", pg17).dropped[0].reason.endswith("/opt/x.so")
-    kept = made("shared_preload_libraries = 'timescaledb'", pg17, ("shared_preload_libraries",))
+    assert (
+        resolve_text("shared_preload_libraries = '/opt/x.so'", pg17).dropped[0].reason.endswith("/opt/x.so")
+    )
+    kept = resolve_text("shared_preload_libraries = 'timescaledb'", pg17, ("shared_preload_libraries",))
     assert kept.settings == {"shared_preload_libraries": "timescaledb"}
 
 
 def test_a_locale_that_the_machine_lacks_is_left_out(pg17: Server) -> None:
-    resolved = made("lc_monetary = 'xx_YY.UTF-8'\nlc_time = 'C'\nlc_messages = 'de_DE.UTF-8'", pg17)
+    resolved = resolve_text("lc_monetary = 'xx_YY.UTF-8'\nlc_time = 'C'\nlc_messages = 'de_DE.UTF-8'", pg17)
     assert resolved.settings == {"lc_time": "C"}
     assert [change.name for change in resolved.dropped] == ["lc_monetary", "lc_messages"]
     assert "no such locale" in resolved.dropped[0].reason
@@ -153,7 +155,7 @@ def test_everything_wrong_with_a_config_is_said_at_once(pg17: Server) -> None:
     )
     for server in (pg17, acquire("pg:9.6")):
         with pytest.raises(UsageError) as error:
-            made(text, server)
+            resolve_text(text, server)
         lines = error.value.message.splitlines()
         assert lines[0].startswith("6 lines of the config")
         assert sorted(int(line.split(":")[1]) for line in lines[1:]) == [1, 2, 3, 4, 5, 6]

@@ -103,13 +103,13 @@ def test_what_cannot_be_included_is_said_of_all_directives_at_once(tmp_path: Pat
     )
     with pytest.raises(UsageError) as error:
         assignments(with_included(ConfigFile("a", main.read_text(), main)))
-    said = error.value.message
+    message = error.value.message
     for line, words in enumerate(
         ["there is no included config file", "cannot be read", "includes itself", "without a file", "UTF-8"],
         1,
     ):
         place = "circle.conf:1" if "itself" in words else f"a.conf:{line}"
-        assert re.search(rf"{place}: [^\n]*{words}", said), (words, said)
+        assert re.search(rf"{place}: [^\n]*{words}", message), (words, message)
 
 
 def test_files_that_include_files_have_an_end(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_quoted_value_reads_back(value: str) -> None:
 @given(st.text())
 def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
     try:
-        found = read(text)
+        settings = read(text)
     except UsageError as error:
         assert re.match(r"mine\.conf:|\d+ lines of the config", error.message)
     else:
-        assert all(name and "\n" not in value for name, value, _ in found)
+        assert all(name and "\n" not in value for name, value, _ in settings)

@@ -42,7 +42,7 @@ EVERY = [
 ]
 
 
-def made(text: str, version: int = 170011, ram: int = 16 * GB, build: str = "") -> Resolved:
+def resolve_text(text: str, version: int = 170011, ram: int = 16 * GB, build: str = "") -> Resolved:
     return resolve([ConfigFile("mine", text)], version, ram, build)
 
 
@@ -69,7 +69,7 @@ def made(text: str, version: int = 170011, ram: int = 16 * GB, build: str = "") 
     ],
 )
 def test_values_are_written_as_show_writes_them(text: str, shown: str) -> None:
-    assert list(made(text).settings.values()) == [shown]
+    assert list(resolve_text(text).settings.values()) == [shown]
 
 
 def test_the_last_assignment_counts_and_the_earlier_ones_are_told() -> None:
@@ -101,7 +101,7 @@ def test_the_last_assignment_counts_and_the_earlier_ones_are_told() -> None:
     ],
 )
 def test_settings_are_mapped_with_a_record(text: str, version: int, name: str, value: str) -> None:
-    resolved = made(f"# first\n{text}", version)
+    resolved = resolve_text(f"# first\n{text}", version)
     assert resolved.settings == {name: value}
     (change,) = resolved.mapped
     assert (change.to, change.to_value, change.fragment, change.line) == (name, value, "mine", 2)
@@ -121,7 +121,7 @@ def test_settings_are_mapped_with_a_record(text: str, version: int, name: str, v
     ],
 )
 def test_settings_a_version_lacks_are_dropped_with_a_record(text: str, version: int, why: str) -> None:
-    resolved = made(text, version)
+    resolved = resolve_text(text, version)
     assert resolved.settings == {} and not resolved.mapped
     (change,) = resolved.dropped
     assert why in change.reason and change.to is None
@@ -130,9 +130,9 @@ def test_settings_a_version_lacks_are_dropped_with_a_record(text: str, version: 
 
 def test_lz4_needs_a_build_that_has_it() -> None:
     text = "wal_compression = lz4"
-    assert made(text, build="'--prefix=/x' '--with-lz4'").settings == {"wal_compression": "lz4"}
-    assert made(text, build="-Dprefix=/x -Dlz4=enabled").settings == {"wal_compression": "lz4"}
-    without = made(text, build="'--prefix=/x'")
+    assert resolve_text(text, build="'--prefix=/x' '--with-lz4'").settings == {"wal_compression": "lz4"}
+    assert resolve_text(text, build="-Dprefix=/x -Dlz4=enabled").settings == {"wal_compression": "lz4"}
+    without = resolve_text(text, build="'--prefix=/x'")
     assert without.settings == {"wal_compression": "pglz"}
     assert "built without lz4" in without.mapped[0].reason
 
@@ -159,7 +159,7 @@ def test_lz4_needs_a_build_that_has_it() -> None:
 @pytest.mark.parametrize("version", [90624, 170011])
 def test_mistakes_name_file_and_line(text: str, says: str, hint: str, version: int) -> None:
     with pytest.raises(UsageError) as error:
-        made(f"\n\n{text}\n", version)
+        resolve_text(f"\n\n{text}\n", version)
     assert error.value.message.startswith("mine.conf:3: ")
     assert says in error.value.message
     assert hint in error.value.hint
@@ -167,30 +167,33 @@ def test_mistakes_name_file_and_line(text: str, says: str, hint: str, version: i
 
 def test_settings_of_extensions_pass() -> None:
     text = "pg_stat_statements.max = 10000\nauto_explain.log_analyze = on"
-    assert made(text).settings == {"pg_stat_statements.max": "10000", "auto_explain.log_analyze": "on"}
+    assert resolve_text(text).settings == {
+        "pg_stat_statements.max": "10000",
+        "auto_explain.log_analyze": "on",
+    }
 
 
 @given(st.integers(64 << 20, 1 << 44), st.floats(0.01, 400))
 def test_a_share_of_memory_is_that_share(ram: int, percent: float) -> None:
-    (value,) = made(f"max_wal_size = '{percent:.2f}%RAM'", ram=max(ram, 400 * GB)).settings.values()
+    (value,) = resolve_text(f"max_wal_size = '{percent:.2f}%RAM'", ram=max(ram, 400 * GB)).settings.values()
     factor = {"MB": 1 << 20, "GB": GB, "TB": 1 << 40}[value[-2:]]
     size, exact = int(value[:-2]) * factor, float(f"{percent:.2f}") / 100 * max(ram, 400 * GB)
     assert exact - (1 << 20) <= size <= exact
 
 
 def test_a_value_too_large_for_the_setting_it_became_is_the_largest() -> None:
-    resolved = made("wal_keep_segments = 134217728", 130023)
+    resolved = resolve_text("wal_keep_segments = 134217728", 130023)
     assert resolved.settings == {"wal_keep_size": "2147483647MB"}
     (mapped,) = resolved.mapped
     assert "wal_keep_size must be at most 2147483647MB" in str(mapped)
 
 
 @given(st.sampled_from(EVERY), st.sampled_from(EVERY), st.data())
-def test_what_one_version_takes_no_other_refuses(one: int, other: int, data: st.DataObject) -> None:
+def test_what_one_version_takes_no_other_refuses(version: int, other: int, data: st.DataObject) -> None:
     """Comparing versions must not end in an error because one of them is older."""
     names = ["max_wal_size", "wal_keep_segments", "jit", "wal_compression", "io_method", "vacuum_cost_delay"]
     name = data.draw(st.sampled_from(names))
-    row = setting(name, major_of(one))
+    row = setting(name, major_of(version))
     if row is None:
         return
     value = data.draw(
@@ -198,7 +201,7 @@ def test_what_one_version_takes_no_other_refuses(one: int, other: int, data: st.
         if row.type in ("bool", "enum")
         else st.integers(int(row.low or 0), int(row.high or 0)).map(str)
     )
-    resolved = made(f"{name} = {value}", other)
+    resolved = resolve_text(f"{name} = {value}", other)
     assert resolved.settings or resolved.dropped
 
 

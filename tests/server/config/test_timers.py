@@ -14,8 +14,8 @@ TWO = TurnLengths(2, 0.5, 30.0)
 
 
 def test_what_is_longer_than_a_turn_becomes_longer() -> None:
-    found = longer_timers({}, KnownSettings(170000), TWO)
-    assert found == {
+    timers = longer_timers({}, KnownSettings(170000), TWO)
+    assert timers == {
         "autovacuum_naptime": "2min",
         "checkpoint_timeout": "10min",
         "checkpoint_warning": "1min",
@@ -27,12 +27,12 @@ def test_what_is_longer_than_a_turn_becomes_longer() -> None:
         "statement_timeout": "90s",
         "lock_timeout": "10ms",
     }
-    found = longer_timers(given, KnownSettings(170000), TurnLengths(3, 0.5, 30.0))
-    assert found["checkpoint_timeout"] == "90s"
-    assert found["bgwriter_delay"] == "2400ms"
-    assert found["statement_timeout"] == "330s"
-    assert found["lock_timeout"] == "60030ms"
-    assert "wal_writer_delay" not in found, "shorter than a turn"
+    timers = longer_timers(given, KnownSettings(170000), TurnLengths(3, 0.5, 30.0))
+    assert timers["checkpoint_timeout"] == "90s"
+    assert timers["bgwriter_delay"] == "2400ms"
+    assert timers["statement_timeout"] == "330s"
+    assert timers["lock_timeout"] == "60030ms"
+    assert "wal_writer_delay" not in timers, "shorter than a turn"
 
 
 def test_no_longer_than_a_version_allows() -> None:

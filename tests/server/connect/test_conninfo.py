@@ -41,10 +41,10 @@ from support.program import Program, Running, living_in
 
 @pytest.fixture
 def cluster(place: Path, pg17: Server) -> Iterator[Cluster]:
-    with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), place / "c", tcp=True) as made:
-        made.create()
-        made.start()
-        yield made
+    with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), place / "c", tcp=True) as new_cluster:
+        new_cluster.create()
+        new_cluster.start()
+        yield new_cluster
 
 
 def url_of(cluster: Cluster, *more: str) -> str:
@@ -168,8 +168,8 @@ def test_options_hold_in_the_drivers_sessions_as_in_the_administrators(
     names = ("work_mem", "application_name", "timezone", "geqo", "datestyle")
     monkeypatch.setenv("PGTZ", "Asia/Tokyo")
     monkeypatch.setenv("PGGEQO", "off")
-    own = url_of(cluster, "options=-c%20work_mem%3D6MB", "application_name=mine")
-    cases = {"dsn": (own, "6MB", "mine"), "environment": (url_of(cluster), "7MB", "theirs")}
+    url = url_of(cluster, "options=-c%20work_mem%3D6MB", "application_name=mine")
+    cases = {"dsn": (url, "6MB", "mine"), "environment": (url_of(cluster), "7MB", "theirs")}
     for number, (dsn, work_mem, application) in enumerate(cases.values()):
         monkeypatch.setenv("PGOPTIONS", "-c work_mem=7MB")
         monkeypatch.setenv("PGAPPNAME", "theirs")
@@ -244,7 +244,7 @@ def test_passwords_go_out_only_in_the_ways_that_are_allowed(cluster: Cluster, tm
         else:
             with pytest.raises(DriverError, match="the server asks for the password") as caught:
                 shown_by_driver(connection, "work_mem", folder=folder)
-            assert CANARY not in f"{caught.value} {caught.value.hint} {caught.value.said}"
+            assert CANARY not in f"{caught.value} {caught.value.hint} {caught.value.server_message}"
             with pytest.raises(ServerError):
                 Conninfo.parse(tcp_url(cluster, "require_auth=scram-sha-256")).for_driver()
     assert Conninfo.parse(url_of(cluster, "require_auth=none")).for_driver().auth == ["none"]
@@ -282,9 +282,9 @@ def test_no_output_run_report_or_command_line_shows_a_password(
     while running.process.poll() is None:
         lines += seen_in_processes(place)
         time.sleep(0.05)
-    assert running.end() == 0, running.said
+    assert running.end() == 0, running.printed
     assert not lines
-    said = [running.said]
+    outputs = [running.printed]
     for command in (
         ["runs"],
         ["show", "1"],
@@ -292,7 +292,7 @@ def test_no_output_run_report_or_command_line_shows_a_password(
         ["query", "select * from steps"],
     ):
         done = pgstrata(*command)
-        said.append(done.stdout + done.stderr)
+        outputs.append(done.stdout + done.stderr)
 
     (run,) = Results(place / "results").runs()
     assert run.record.server.spec.startswith("dsn:")
@@ -301,7 +301,7 @@ def test_no_output_run_report_or_command_line_shows_a_password(
     for path in kept:
         if path != file:
             assert CANARY.encode() not in path.read_bytes(), path
-    assert CANARY not in "".join(said)
+    assert CANARY not in "".join(outputs)
 
 
 def test_no_mistake_shows_a_password(place: Path, pgstrata: Program) -> None:
@@ -334,8 +334,8 @@ def test_the_command_to_go_on_with_hides_the_password(place: Path, cluster: Clus
     running.wait_for(lambda: running.child("pgstrata-driver"))
     running.process.send_signal(signal.SIGINT)
     assert running.end() == 130
-    assert "by the same command: pgstrata run" in running.said
-    assert CANARY not in running.said and "password=***" in running.said
+    assert "by the same command: pgstrata run" in running.printed
+    assert CANARY not in running.printed and "password=***" in running.printed
 
 
 # --- Ctrl-C -------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_the_first_signal_ends_a_bench_while_a_query_sleeps(
     running.wait_for(lambda: sleeping() == 2)
     running.process.send_signal(signum)
     assert running.process.wait(60) == 128 + signum
-    assert "number of transactions actually processed: 0" in running.said
+    assert "number of transactions actually processed: 0" in running.printed
     until = time.monotonic() + 30
     while sleeping():
         assert time.monotonic() < until, "the queries run on in the server"
@@ -382,7 +382,7 @@ def test_the_first_signal_ends_a_bench_that_waits_for_the_administrators_session
             running.wait_for(waiting)
             running.process.send_signal(signal.SIGINT)
             assert running.process.wait(60) == 130
-            assert "nothing was measured" in running.said and "Traceback" not in running.said
+            assert "nothing was measured" in running.printed and "Traceback" not in running.printed
 
 
 @pytest.mark.program
@@ -395,4 +395,4 @@ def test_the_first_signal_ends_a_bench_that_connects(place: Path) -> None:
         running.wait_for(lambda: psutil.Process(running.process.pid).net_connections())
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == 143
-        assert "nothing was measured" in running.said
+        assert "nothing was measured" in running.printed

@@ -92,24 +92,24 @@ def drive(
     """What the driver says of this server; the sentence of its error, or nothing."""
     spec = spec_of(server, mode, engine, 2, 2, tls)
     begun = time.monotonic()
-    said = ""
+    sentence = ""
     with Driver(spec, silence=LIMIT) as driver:
         pid = driver.pid
         try:
             driver.ready()
             driver.start()
             for event in driver.events():
-                said = str(driver_failure(event)) if isinstance(event, Failure) else said
+                sentence = str(driver_failure(event)) if isinstance(event, Failure) else sentence
             driver.close()
         except PgstrataError as error:
-            said = f"{error.message} {error.hint}"
+            sentence = f"{error.message} {error.hint}"
     assert not psutil.pid_exists(pid)
     assert time.monotonic() - begun < LIMIT
-    check(said)
-    return said
+    check(sentence)
+    return sentence
 
 
-def check(said: str) -> None:
+def check(text: str) -> None:
     """The rules for every word that a hostile server provokes."""
     for sign in (
         "Traceback",
@@ -120,23 +120,23 @@ def check(said: str) -> None:
         "silent for",
         "canary",
     ):
-        assert sign not in said, said[:2000]
-    assert "\x1b" not in said and "\x9b" not in said
-    assert len(said) < 20_000
+        assert sign not in text, text[:2000]
+    assert "\x1b" not in text and "\x9b" not in text
+    assert len(text) < 20_000
 
 
 def administer(server: Hostile) -> str:
     """What the administrator's session says of this server."""
     begun = time.monotonic()
-    said = ""
+    sentence = ""
     try:
         with Conninfo.parse(server.url).connect() as session, answering(session, 2.0):
             session.execute("SELECT 1").fetchall()
     except PgstrataError as error:
-        said = f"{error.message} {error.hint}"
+        sentence = f"{error.message} {error.hint}"
     assert time.monotonic() - begun < LIMIT
-    check(said)
-    return said
+    check(sentence)
+    return sentence
 
 
 def ask(server: Hostile, place: Path, *arguments: str) -> str:
@@ -146,11 +146,11 @@ def ask(server: Hostile, place: Path, *arguments: str) -> str:
     done = subprocess.run(
         command, cwd=place, env=environment(), capture_output=True, text=True, errors="replace", timeout=LIMIT
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 1, said
+    output = done.stdout + done.stderr
+    assert done.returncode == 1, output
     assert time.monotonic() - begun < LIMIT
-    check(said)
-    return said
+    check(output)
+    return output
 
 
 def run_on_it(server: Hostile, place: Path) -> str:
@@ -180,9 +180,9 @@ def bench(server: Hostile, place: Path) -> tuple[int, str]:
     finally:
         process.kill()
         process.wait()
-    said = output.read_bytes().decode(errors="surrogateescape")
-    check(said)
-    return process.returncode, said
+    text = output.read_bytes().decode(errors="surrogateescape")
+    check(text)
+    return process.returncode, text
 
 
 def _ended(process: subprocess.Popen[bytes], until: Callable[[], bool]) -> bool:
@@ -213,8 +213,8 @@ SOME = [
 @pytest.mark.parametrize("name", [*SOME, "endless rows", "a row of 2 GB", "no answer", "asks for rows"])
 def test_the_driver_ends_with_a_sentence(place: Path, name: str) -> None:
     with hostile(place, dict(everything())[name]) as server:
-        said = drive(server)
-    assert said
+        sentence = drive(server)
+    assert sentence
 
 
 @pytest.mark.parametrize("name", [*SOME, "no answer", "endless rows"])
@@ -229,9 +229,9 @@ def test_the_administrators_session_ends_with_a_sentence(place: Path, name: str)
 def test_bench_ends_with_a_sentence(place: Path, name: str) -> None:
     # What is asked meets the driver: the administrator's session of bench asks nothing here.
     with hostile(place, dict(everything())[name], decent=int(name in QUERY)) as server:
-        code, said = bench(server, place)
-    assert code == 1 and said.count("error:") == 1
-    assert len(said) < 10_000
+        code, output = bench(server, place)
+    assert code == 1 and output.count("error:") == 1
+    assert len(output) < 10_000
 
 
 @pytest.mark.parametrize("name", ["no answer", "copies both ways", "messages that nobody knows"])
@@ -331,8 +331,8 @@ def test_a_handshake_of_tls_that_never_ends_is_left(place: Path, name: str) -> N
     for engine in ENGINES:
         with hostile(place, behaviour) as server:
             begun = time.monotonic()
-            said = drive(server, engine=engine, tls=TlsSpec(server_name="localhost", mode="require"))
-            assert said and time.monotonic() - begun < 30, said
+            sentence = drive(server, engine=engine, tls=TlsSpec(server_name="localhost", mode="require"))
+            assert sentence and time.monotonic() - begun < 30, sentence
     for mode in ("require", "prefer"):
         with hostile(place, behaviour) as server:
             begun = time.monotonic()
@@ -368,7 +368,7 @@ def test_every_behaviour_against_driver_administrator_and_bench(
         "statistics": lambda server: capture_statistics(server, place),
     }
 
-    def one(case: tuple[str, str, Behaviour]) -> str | None:
+    def attempt(case: tuple[str, str, Behaviour]) -> str | None:
         client, name, behaviour = case
         try:
             with hostile(place, behaviour, decent=int("second" in client)) as server:
@@ -379,7 +379,7 @@ def test_every_behaviour_against_driver_administrator_and_bench(
 
     cases = [(client, name, behaviour) for client in clients for name, behaviour in everything()]
     with ThreadPoolExecutor(4) as pool:
-        failures = [failure for failure in pool.map(one, cases) if failure]
+        failures = [failure for failure in pool.map(attempt, cases) if failure]
     with capsys.disabled():
         print(f"\n{len(dict(everything()))} behaviours, {len(clients)} clients: {len(cases)} meetings, "
               f"{len(failures)} that did not end as they should")  # fmt: skip

@@ -34,20 +34,20 @@ def cluster(pg17: Server) -> Iterator[Cluster]:
     """One that lets people in over TCP, also by IPv6, with a password."""
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
     folder.chmod(0o755)
-    with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), folder / "c", tcp=True) as made:
-        made.create()
-        with (made.data_folder.path / "postgresql.auto.conf").open("a") as file:
+    with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), folder / "c", tcp=True) as new_cluster:
+        new_cluster.create()
+        with (new_cluster.data_folder.path / "postgresql.auto.conf").open("a") as file:
             file.write("listen_addresses = '127.0.0.1,::1'\n")
-        made.start()
-        (made.data_folder.path / "pg_hba.conf").write_text(
+        new_cluster.start()
+        (new_cluster.data_folder.path / "pg_hba.conf").write_text(
             "local all all trust\nhost all mine 127.0.0.1/32 scram-sha-256\nhost all mine ::1/128 md5\n"
         )
-        with made.connect() as session:
+        with new_cluster.connect() as session:
             session.execute(f"CREATE ROLE mine SUPERUSER LOGIN PASSWORD '{CANARY}'".encode())
             session.execute("CREATE DATABASE mine")
             session.execute("CREATE DATABASE \"my 'odd' =db/é\"")
             session.execute("SELECT pg_reload_conf()")
-        yield made
+        yield new_cluster
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -235,10 +235,10 @@ def test_a_uri_and_words_say_the_same(
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=20), max_size=3))
 def test_no_message_of_libpqs_is_too_odd_for_a_sentence(text: str, hosts: list[str]) -> None:
-    for said in (
+    for message in (
         text,
         f'connection to server at "h", port 1 failed: {text}',
         f"All failures were:\n- host: {text}",
     ):
-        error = refused(said, {}, hosts)
+        error = refused(message, {}, hosts)
         assert error.message.startswith("cannot connect to") and "\n" not in error.message

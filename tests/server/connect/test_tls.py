@@ -220,9 +220,9 @@ def test_a_certificate_is_for_whom_libpq_says(
 
 
 def test_a_certificate_that_is_its_own_authority_is_believed_by_who_has_it(server: Secured) -> None:
-    own, other = own_authority(server.home, "localhost"), own_authority(server.home, "localhost2")
-    server.show(own)
-    conninfo = Conninfo.parse(server.url("sslmode=verify-full", f"sslrootcert={own.certificate}"))
+    authority, other = own_authority(server.home, "localhost"), own_authority(server.home, "localhost2")
+    server.show(authority)
+    conninfo = Conninfo.parse(server.url("sslmode=verify-full", f"sslrootcert={authority.certificate}"))
     connection = conninfo.for_driver()
     is_encrypted(connection)
     assert connection.tls
@@ -312,9 +312,9 @@ def test_a_server_without_tls_is_refused_where_tls_is_required(server: Secured) 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.parametrize("extensions", [True, False])
 def test_a_certificate_of_the_clients_lets_it_in(server: Secured, version: str, extensions: bool) -> None:
-    own = server.authority.sign("certified", extensions=extensions, file="client")
+    credentials = server.authority.sign("certified", extensions=extensions, file="client")
     asked = server.url(
-        "sslmode=require", f"sslcert={own.certificate}", f"sslkey={own.key}",
+        "sslmode=require", f"sslcert={credentials.certificate}", f"sslkey={credentials.key}",
         f"ssl_max_protocol_version={version}", user="certified",
     )  # fmt: skip
     connection = Conninfo.parse(asked).for_driver()
@@ -326,8 +326,8 @@ def test_a_certificate_of_the_clients_lets_it_in(server: Secured, version: str, 
 
 
 def test_a_key_that_cannot_be_used_is_named(server: Secured) -> None:
-    own = server.authority.sign("certified", file="key")
-    certificate = f"sslcert={own.certificate}"
+    credentials = server.authority.sign("certified", file="key")
+    certificate = f"sslcert={credentials.certificate}"
 
     def refused(*more: str) -> UsageError:
         with pytest.raises(UsageError) as caught:
@@ -335,9 +335,12 @@ def test_a_key_that_cannot_be_used_is_named(server: Secured) -> None:
         assert "\n" not in caught.value.message
         return caught.value
 
-    own.key.chmod(0o644)
-    error = refused(certificate, f"sslkey={own.key}")
-    assert f"others may read the key {own.key}" in error.message and error.hint == f"chmod 600 {own.key}"
+    credentials.key.chmod(0o644)
+    error = refused(certificate, f"sslkey={credentials.key}")
+    assert (
+        f"others may read the key {credentials.key}" in error.message
+        and error.hint == f"chmod 600 {credentials.key}"
+    )
     error = refused(certificate, f"sslkey={server.home}/nowhere")
     assert "its key" in error.message and "sslkey" in error.hint
     error = refused(certificate, f"sslkey={server.good.key}")
@@ -359,9 +362,9 @@ def test_a_key_that_cannot_be_used_is_named(server: Secured) -> None:
     ],
 )
 def test_an_encrypted_key_is_read_with_its_password_which_nobody_else_sees(server: Secured, how: str) -> None:
-    own = server.authority.sign("certified", file="locked")
-    locked = encrypted_key(own.key, CANARY, *how.split())
-    words = ["sslmode=require", f"sslcert={own.certificate}", f"sslkey={locked}"]
+    credentials = server.authority.sign("certified", file="locked")
+    locked = encrypted_key(credentials.key, CANARY, *how.split())
+    words = ["sslmode=require", f"sslcert={credentials.certificate}", f"sslkey={locked}"]
     own_password = f"sslpassword={CANARY}"
     description = Conninfo.parse(server.url(*words, own_password, user="certified"))
     connection = description.for_driver()
@@ -369,9 +372,9 @@ def test_an_encrypted_key_is_read_with_its_password_which_nobody_else_sees(serve
     is_encrypted(connection)
     assert CANARY not in f"{connection!r} {connection.tls!r} {json.encode(public(connection)).decode()}"
     wrong = structs.replace(connection.tls, key_password="another")
-    with pytest.raises(DriverError, match="cannot be decrypted") as told:
+    with pytest.raises(DriverError, match="cannot be decrypted") as refusal:
         is_encrypted(structs.replace(connection, tls=wrong))
-    assert "another" not in told.value.message
+    assert "another" not in refusal.value.message
     without = structs.replace(connection.tls, key_password=None)
     with pytest.raises(DriverError, match="is encrypted, and there is no `key_password`"):
         is_encrypted(structs.replace(connection, tls=without))
@@ -384,22 +387,22 @@ def test_an_encrypted_key_is_read_with_its_password_which_nobody_else_sees(serve
 def test_a_key_in_the_legacy_format_is_refused_with_the_command_that_converts_it(
     server: Secured, how: str
 ) -> None:
-    own = server.authority.sign("certified", file="legacy", rsa=how.startswith("rsa"))
-    locked = encrypted_key(own.key, CANARY, *how.split())
-    words = ["sslmode=require", f"sslcert={own.certificate}", f"sslpassword={CANARY}"]
+    credentials = server.authority.sign("certified", file="legacy", rsa=how.startswith("rsa"))
+    locked = encrypted_key(credentials.key, CANARY, *how.split())
+    words = ["sslmode=require", f"sslcert={credentials.certificate}", f"sslpassword={CANARY}"]
     for more in (words, words[:2]):
         with pytest.raises(UsageError, match="legacy format of PEM") as caught:
             Conninfo.parse(server.url(*more, f"sslkey={locked}", user="certified")).connect()
         command, _, then = caught.value.hint.partition(" writes it")
         assert "\n" not in caught.value.message and then.endswith("sslkey=FILE")
     # The driver says the same to whoever asks it without pgstrata.
-    good = server.url(*words[:2], f"sslkey={own.key}", user="certified")
+    good = server.url(*words[:2], f"sslkey={credentials.key}", user="certified")
     connection = Conninfo.parse(good).for_driver()
     assert connection.tls is not None
     legacy = structs.replace(connection.tls, key=str(locked), key_password=CANARY)
-    with pytest.raises(DriverError, match="legacy format of PEM") as told:
+    with pytest.raises(DriverError, match="legacy format of PEM") as refusal:
         is_encrypted(structs.replace(connection, tls=legacy))
-    assert f"openssl pkcs8 -topk8 -v2 aes256 -in {locked} -out FILE" in told.value.hint
+    assert f"openssl pkcs8 -topk8 -v2 aes256 -in {locked} -out FILE" in refusal.value.hint
     # The command does what it promises.
     converted = locked.with_suffix(".pkcs8")
     told_command = command.replace("FILE", str(converted)).split()
@@ -412,10 +415,10 @@ def test_a_key_in_the_legacy_format_is_refused_with_the_command_that_converts_it
 def test_the_password_of_a_key_comes_from_a_service_file_and_goes_nowhere(
     server: Secured, pgstrata: Program, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = server.authority.sign("certified", file="served")
-    locked = encrypted_key(own.key, CANARY, "pkcs8", "-topk8", "-v2", "aes256")
+    credentials = server.authority.sign("certified", file="served")
+    locked = encrypted_key(credentials.key, CANARY, "pkcs8", "-topk8", "-v2", "aes256")
     lines = server.url(
-        f"sslcert={own.certificate}", f"sslkey={locked}", f"sslpassword={CANARY}", "sslmode=require"
+        f"sslcert={credentials.certificate}", f"sslkey={locked}", f"sslpassword={CANARY}", "sslmode=require"
     )
     services = place / "services.conf"
     services.write_text(

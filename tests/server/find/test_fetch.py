@@ -98,10 +98,10 @@ def network() -> None:
 
 def test_an_archive_is_unpacked_for_every_account(tmp_path: Path) -> None:
     jar = archive(tmp_path, "17.3")
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar, umask=0o077)
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar, umask=0o077)
     assert code == 0
     folder = tmp_path / "c/servers/pg-17.3"
-    assert said[-1] == {"event": "fetched", "version": "17.3", "folder": str(folder)}
+    assert events[-1] == {"event": "fetched", "version": "17.3", "folder": str(folder)}
     assert {(p.name, oct(p.stat().st_mode & 0o777)) for p in folder.rglob("*")} >= {
         ("bin", "0o755"),
         ("postgres", "0o755"),
@@ -116,22 +116,22 @@ def test_an_archive_is_unpacked_for_every_account(tmp_path: Path) -> None:
 def test_a_cut_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     jar = archive(tmp_path, "17.3", payload=100_000)
     jar.write_bytes(jar.read_bytes()[:50_000])
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
-    assert code == 1 and said[-1]["event"] == "error" and said[-1]["kind"] == "fetch"
-    assert "does not match its sha512 digest" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    assert code == 1 and events[-1]["event"] == "error" and events[-1]["kind"] == "fetch"
+    assert "does not match its sha512 digest" in events[-1]["message"]
     seal(jar)  # a cut one whose digest fits must not get through either
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
-    assert code == 1 and "is damaged" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    assert code == 1 and "is damaged" in events[-1]["message"]
     jar.with_name(f"{jar.name}.sha512").unlink()
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
-    assert code == 1 and "no digest beside it" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    assert code == 1 and "no digest beside it" in events[-1]["message"]
     assert [p.name for p in (tmp_path / "c/servers").iterdir()] == [".pg-17.3.lock"]
 
 
 def test_an_archive_of_another_version_is_refused(tmp_path: Path, place: Path) -> None:
     jar = archive(tmp_path, "17.3", says="16.1")
-    code, said = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
-    assert code == 1 and "it calls itself" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
+    assert code == 1 and "it calls itself" in events[-1]["message"]
     assert not (place / "c/servers/pg-17.3").exists()
 
 
@@ -140,10 +140,10 @@ def test_a_new_server_is_not_run_by_root(tmp_path: Path, place: Path) -> None:
     asks = 'id >&2; test "$(id -u)-$(id -G)" = 12345-23456 && echo "postgres (PostgreSQL) 17.3"'
     jar = archive(tmp_path, "17.3", script=asks)
     command: list[str | Path] = ["fetch", "17.3", "--cache", place / "c", "--archive", jar]
-    code, said = drive(*command)
-    assert code == 1 and "uid=65534" in said[-1]["message"]
-    code, said = drive(*command, "--run-as", "12345:23456")
-    assert code == 0, said
+    code, events = drive(*command)
+    assert code == 1 and "uid=65534" in events[-1]["message"]
+    code, events = drive(*command, "--run-as", "12345:23456")
+    assert code == 0, events
     shutil.rmtree(place / "c")
     # An account that cannot come here asks later, from a copy.
     (place / "c").mkdir(mode=0o700)
@@ -160,8 +160,8 @@ def test_an_account_with_privileges_is_refused(tmp_path: Path, run_as: str) -> N
 def test_a_server_that_holds_its_output_open_is_not_waited_for(tmp_path: Path, place: Path) -> None:
     jar = archive(tmp_path, "17.3", script="sleep 20 & exit 1")
     begun = time.monotonic()
-    code, said = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
-    assert code == 1 and "does not run on this system" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
+    assert code == 1 and "does not run on this system" in events[-1]["message"]
     assert time.monotonic() - begun < 15
 
 
@@ -179,8 +179,8 @@ def test_a_member_outside_the_server_is_refused(tmp_path: Path, name: str, kind:
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, target
     jar = archive(tmp_path, "17.3", member=member)
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
-    assert code == 1 and "would be outside its folder" in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    assert code == 1 and "would be outside its folder" in events[-1]["message"]
     assert [p.name for p in (tmp_path / "c/servers").iterdir()] == [".pg-17.3.lock"]
     assert not (tmp_path / "outside").exists() and not Path("/tmp/pgs-outside").exists()
 
@@ -189,10 +189,10 @@ def test_several_at_once_get_one_server(tmp_path: Path) -> None:
     jar = archive(tmp_path, "17.3", payload=3_000_000)
     command = [find_tools(), "fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar]
     running = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE) for _ in range(6)]
-    said = [process.communicate()[0].decode() for process in running]
+    outputs = [process.communicate()[0].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 6
-    assert all('"event":"fetched"' in text for text in said)
-    assert sum('"stage":"unpack"' in text for text in said) == 1
+    assert all('"event":"fetched"' in text for text in outputs)
+    assert sum('"stage":"unpack"' in text for text in outputs) == 1
 
 
 def test_a_part_left_by_a_killed_process_is_replaced(tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_no_space_in_the_cache(tmp_path: Path) -> None:
         pytest.skip("only root can mount a small file system")
     try:
         jar = archive(tmp_path, "17.3", payload=3_000_000)
-        code, said = drive("fetch", "17.3", "--cache", small, "--archive", jar)
-        assert code == 1 and said[-1]["message"] == f"no space left in {small}/servers"
-        assert "PGSTRATA_CACHE" in said[-1]["hint"]
+        code, events = drive("fetch", "17.3", "--cache", small, "--archive", jar)
+        assert code == 1 and events[-1]["message"] == f"no space left in {small}/servers"
+        assert "PGSTRATA_CACHE" in events[-1]["hint"]
         assert [p.name for p in (small / "servers").iterdir()] == [".pg-17.3.lock"]
     finally:
         subprocess.run(["umount", small], check=True)
@@ -225,24 +225,24 @@ def test_no_space_in_the_cache(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     jar = archive(tmp_path, "17.3")
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "file/c", "--archive", jar)
-    assert code == 1 and str(tmp_path / "file/c") in said[-1]["message"]
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "file/c", "--archive", jar)
+    assert code == 1 and str(tmp_path / "file/c") in events[-1]["message"]
 
 
 def test_without_a_network_the_cache_serves(tmp_path: Path) -> None:
     for version in ("17.3", "17.10", "16.9"):
         drive("fetch", version, "--cache", tmp_path / "c", "--archive", archive(tmp_path, version))
-    code, said = drive("fetch", "17", "--cache", tmp_path / "c", env=NOWHERE)
-    assert code == 0 and said[-1]["version"] == "17.10"
-    (offline,) = [event for event in said if event.get("stage") == "offline"]
+    code, events = drive("fetch", "17", "--cache", tmp_path / "c", env=NOWHERE)
+    assert code == 0 and events[-1]["version"] == "17.10"
+    (offline,) = [event for event in events if event.get("stage") == "offline"]
     assert "17.10, the newest 17 in the cache" in offline["message"]
-    code, said = drive("fetch", "latest", "--offline", "--cache", tmp_path / "c")
-    assert code == 0 and said[-1]["version"] == "17.10"
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", env=NOWHERE)
-    assert code == 0 and len(said) == 1  # not even asked
-    code, said = drive("fetch", "15", "--cache", tmp_path / "c", env=NOWHERE)
-    assert code == 1 and "cannot be reached" in said[-1]["message"]
-    assert "16.9, 17.3, 17.10" in said[-1]["hint"]
+    code, events = drive("fetch", "latest", "--offline", "--cache", tmp_path / "c")
+    assert code == 0 and events[-1]["version"] == "17.10"
+    code, events = drive("fetch", "17.3", "--cache", tmp_path / "c", env=NOWHERE)
+    assert code == 0 and len(events) == 1  # not even asked
+    code, events = drive("fetch", "15", "--cache", tmp_path / "c", env=NOWHERE)
+    assert code == 1 and "cannot be reached" in events[-1]["message"]
+    assert "16.9, 17.3, 17.10" in events[-1]["hint"]
 
 
 def test_no_network_and_nothing_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,10 +318,10 @@ def cutting_proxy() -> Iterator[str]:
 
 @pytest.mark.usefixtures("network")
 def test_a_download_that_is_cut_off(tmp_path: Path, cutting_proxy: str) -> None:
-    code, said = drive(
+    code, events = drive(
         "fetch", "17", "--cache", tmp_path, env={"HTTPS_PROXY": cutting_proxy, "https_proxy": cutting_proxy}
     )
-    assert code == 1 and "was cut off" in said[-1]["message"]
+    assert code == 1 and "was cut off" in events[-1]["message"]
     assert not any(p.name.startswith("pg-") for p in (tmp_path / "servers").iterdir())
 
 
@@ -403,8 +403,8 @@ def test_a_cache_closed_to_the_account_of_servers(
     monkeypatch.setenv("PGSTRATA_CACHE", str(closed / "named"))
     assert pg17.bin_dir
     shutil.copytree(pg17.bin_dir.parent, closed / "named/servers" / pg17.bin_dir.parent.name)
-    said: list[str] = []
-    server = acquire.acquire(pg17.spec, say=said.append)
+    messages: list[str] = []
+    server = acquire.acquire(pg17.spec, say=messages.append)
     assert server.bin_dir == place / "shared/servers" / pg17.bin_dir.parent.name / "bin"
-    assert any("closed to the account" in text for text in said)
+    assert any("closed to the account" in text for text in messages)
     assert acquire.acquire(pg17.spec) == server

@@ -126,16 +126,16 @@ def test_nothing_stays_frozen_after_kill_9(
         text=True,
     )
     assert holder.stdout is not None
-    found, *numbers = holder.stdout.readline().split()
+    kind_there, *numbers = holder.stdout.readline().split()
     guard, *pids = map(int, numbers)
     if not guarded:
         os.kill(guard, signal.SIGKILL)
     holder.kill()
     holder.wait()
     holder.stdout.close()
-    if found != kind:
+    if kind_there != kind:
         clear_leftovers(place / "data")
-        pytest.skip(f"{kind} cannot be had here: {found} is taken")
+        pytest.skip(f"{kind} cannot be had here: {kind_there} is taken")
     if guarded:
         wait_for_end(pids)
     else:

@@ -109,14 +109,14 @@ def test_a_limited_server_starts_with_nothing_cached(place: Path, pg17: Server) 
 def test_a_limit_below_shared_buffers_is_refused(place: Path, pgstrata: Program, pg17: Server) -> None:
     (place / "big.conf").write_text("shared_buffers = 2GB\n")
     file = place / "c.toml"
-    for limit, said in (("1GB", "leaves no room beside shared_buffers = 2GB"), ("much", "is not a size")):
+    for limit, message in (("1GB", "leaves no room beside shared_buffers = 2GB"), ("much", "is not a size")):
         file.write_text(
             f'[[variants]]\nserver = "{pg17.spec}"\nconfig = "./big.conf"\nmemory = "{limit}"\n'
             '[[workloads]]\nname = "pgbench"\n'
         )
         done = pgstrata("run", file, "--dry-run")
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
 
 
 def test_where_no_group_can_be_made_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -99,12 +99,12 @@ def test_an_ordinary_user_closes_it_by_a_user_namespace(pg17: Server, place: Pat
     home = place / "home"
     home.mkdir()
     os.chown(home, account.uid, account.gid)
-    said = home / "said"
+    report = home / "said"
 
     def ordinary() -> None:
         try:
             if way_to_close(None) != "user":
-                said.write_text("skip")
+                report.write_text("skip")
                 return
             with _cluster(pg17, home / "c") as cluster:
                 cluster.create()
@@ -113,11 +113,11 @@ def test_an_ordinary_user_closes_it_by_a_user_namespace(pg17: Server, place: Pat
                 with cluster.connect() as session:
                     row = session.execute("SELECT 1").fetchone()
                 owner = psutil.Process(cluster.postmaster.pid).uids().real
-                said.write_text(f"{cluster.closed} {has_own_network(cluster.postmaster.pid)} {row} {owner}")
+                report.write_text(f"{cluster.closed} {has_own_network(cluster.postmaster.pid)} {row} {owner}")
         except BaseException as error:
-            said.write_text(repr(error))
+            report.write_text(repr(error))
 
     run_as(account, ordinary)
-    if said.read_text() == "skip":
+    if report.read_text() == "skip":
         pytest.skip("the kernel makes no namespace for an ordinary user")
-    assert said.read_text() == f"user True (1,) {account.uid}"
+    assert report.read_text() == f"user True (1,) {account.uid}"

@@ -65,10 +65,10 @@ class Victim:
 
 @pytest.fixture
 def victim(place: Path) -> Iterator[Victim]:
-    one = Victim(place / "victim")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    new_victim = Victim(place / "victim")
+    yield new_victim
+    new_victim.process.kill()
+    new_victim.process.wait()
 
 
 @pytest.fixture
@@ -207,8 +207,8 @@ def test_only_processes_of_the_cluster_are_ended(place: Path, kind: str) -> None
         if kind == "recorded":
             facts["postmaster"] = [process.pid, 1]
         (folder / MARKER).write_text(json.dumps(facts) + "\n")
-        said = clear_leftovers(place / "root")
-        assert ("1 processes ended" in said[0]) == (kind == "its own")
+        leftovers = clear_leftovers(place / "root")
+        assert ("1 processes ended" in leftovers[0]) == (kind == "its own")
         if kind == "its own":
             assert process.wait(10) == -signal.SIGKILL
         else:
@@ -348,6 +348,8 @@ def test_nothing_that_pgstrata_makes_can_be_written_by_others(
     finally:
         os.umask(former)
     assert done.returncode == 0, done.stderr
-    made = [path for folder in ("data", "results") for path in [place / folder, *(place / folder).rglob("*")]]
-    assert len(made) > 10
-    assert [path for path in made if path.lstat().st_mode & 0o022] == []
+    paths = [
+        path for folder in ("data", "results") for path in [place / folder, *(place / folder).rglob("*")]
+    ]
+    assert len(paths) > 10
+    assert [path for path in paths if path.lstat().st_mode & 0o022] == []

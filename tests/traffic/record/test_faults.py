@@ -84,8 +84,8 @@ def test_a_row_of_a_gigabyte_passes_in_flat_memory(cluster: Cluster, place: Path
         assert max(most, memory(proxy)) - before < 16 * MB
         client.socket.close()
         proxy.end()
-        _, (one,) = proxy.captured()
-    assert not one.sqlstate and one.duration is not None and one.duration > 2e6
+        _, (statement,) = proxy.captured()
+    assert not statement.sqlstate and statement.duration is not None and statement.duration > 2e6
 
 
 def test_answers_that_wait_for_their_client_arrive_to_the_end(cluster: Cluster, place: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_long_value_passes_and_is_left_out(cluster: Cluster, place: Path) -> N
         assert c.execute("SELECT %s::int", (7,)).fetchone() == (7,)
         assert memory(proxy) - before < 16 * MB
         proxy.end()
-        header, (one,) = proxy.captured()
-    assert one.parameters == ("7",)
+        header, (statement,) = proxy.captured()
+    assert statement.parameters == ("7",)
     assert [part.count for part in header.left_out if "longer than" in part.why] == [1]
 
 
@@ -125,8 +125,8 @@ def test_a_client_that_vanishes(cluster: Cluster, place: Path) -> None:
         with proxy.connect() as c:
             assert c.execute("SELECT 1").fetchone() == (1,)
         proxy.end()
-        header, found = proxy.captured()
-    assert found[0].text == "SELECT generate_series(1, 100000000)" and found[0].duration is None
+        header, statements = proxy.captured()
+    assert statements[0].text == "SELECT generate_series(1, 100000000)" and statements[0].duration is None
     assert any("was not seen" in note for note in header.notes)
 
 
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_there(cluster: Cluster, place: Path) -> None:
     with recording(place, cluster, to="postgresql://127.0.0.1:1") as proxy:
         with pytest.raises(psycopg.OperationalError, match=r"cannot connect to the server at 127\.0\.0\.1:1"):
             proxy.connect()
-        assert "cannot connect" in proxy.running.said
+        assert "cannot connect" in proxy.running.printed
 
 
 def test_what_no_client_sends(cluster: Cluster, place: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_session_that_cannot_be_followed_goes_on(cluster: Cluster, place: Path
         assert b"D" in client.until(b"Z")
         client.socket.close()
         proxy.end()
-        header, (one,) = proxy.captured()
-    assert one.text == "SELECT 1"
+        header, (statement,) = proxy.captured()
+    assert statement.text == "SELECT 1"
     assert [part.count for part in header.left_out if "could not be followed" in part.why] == [1]
 
 
@@ -207,8 +207,8 @@ def test_a_kill_costs_less_than_a_second(cluster: Cluster, place: Path) -> None:
             c.execute("SELECT 'too late'")
             proxy.end(signal.SIGKILL)
             c.execute("SELECT 1")
-        _, found = proxy.captured()
-    assert [one.parameters for one in found[:200]] == [(str(n),) for n in range(200)]
+        _, statements = proxy.captured()
+    assert [statement.parameters for statement in statements[:200]] == [(str(n),) for n in range(200)]
 
 
 def test_a_recording_that_was_cut_or_changed(cluster: Cluster, place: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_recording_that_was_cut_or_changed(cluster: Cluster, place: Path, tmp_
         header = convert(proxy.folder, tmp_path / f"to-{place_of}")
         assert header.statements == 1
         if note:
-            assert any(note in one for one in header.notes)
+            assert any(note in header_note for header_note in header.notes)
         else:
             assert [part.count for part in header.damaged] == [1]
 
@@ -249,13 +249,13 @@ def test_a_full_disk_stops_the_recording_and_not_the_traffic(
             for _ in range(120):
                 assert c.execute("SELECT length(%s)", (value,)).fetchone() == (100_000,)
             time.sleep(1)
-            assert "recording has stopped: No space left on device" in proxy.running.said
+            assert "recording has stopped: No space left on device" in proxy.running.printed
             assert c.execute("SELECT 1").fetchone() == (1,)
     finally:
         assert proxy.end() == 0
     (small_disk / "filler").unlink()
-    header, found = proxy.captured()
-    assert 10 < len(found) < 120 and not header.damaged and not header.notes
+    header, statements = proxy.captured()
+    assert 10 < len(statements) < 120 and not header.damaged and not header.notes
 
 
 def test_the_greatest_size(cluster: Cluster, place: Path) -> None:
@@ -263,14 +263,14 @@ def test_the_greatest_size(cluster: Cluster, place: Path) -> None:
         for _ in range(30):
             c.execute("SELECT length(%s)", ("x" * 100_000,))
         time.sleep(1)
-        assert "recording has stopped: it has its greatest size (--max-size)" in proxy.running.said
+        assert "recording has stopped: it has its greatest size (--max-size)" in proxy.running.printed
         c.execute("SELECT 1")
         proxy.end()
     assert sum(file.stat().st_size for file in proxy.folder.iterdir()) <= MB
 
 
 def test_many_connections(pg17: Server, place: Path) -> None:
-    with running(pg17, "max_connections = 410\n") as own, recording(place, own) as proxy:
+    with running(pg17, "max_connections = 410\n") as cluster, recording(place, cluster) as proxy:
         before = memory(proxy)
         clients = [Client(proxy.port) for _ in range(400)]
         for client in clients:
@@ -281,8 +281,8 @@ def test_many_connections(pg17: Server, place: Path) -> None:
         for client in clients:
             client.socket.close()
         proxy.end()
-        header, found = proxy.captured()
-    assert header.sessions == 400 and len(found) == 400
+        header, statements = proxy.captured()
+    assert header.sessions == 400 and len(statements) == 400
 
 
 def test_ctrl_c_ends_all_at_once(cluster: Cluster, place: Path, pgstrata: Program) -> None:
@@ -291,8 +291,8 @@ def test_ctrl_c_ends_all_at_once(cluster: Cluster, place: Path, pgstrata: Progra
         begun = time.monotonic()
         assert proxy.end() == 0
         assert time.monotonic() - begun < 5
-        assert "recorded: 1 statements of 1 sessions" in proxy.running.said
-        assert "pgstrata capture " in proxy.running.said.splitlines()[-1]
+        assert "recorded: 1 statements of 1 sessions" in proxy.running.printed
+        assert "pgstrata capture " in proxy.running.printed.splitlines()[-1]
         with pytest.raises(psycopg.OperationalError):
             c.execute("SELECT 1")
     done = pgstrata("capture", "recording", "-o", "traffic")
@@ -300,7 +300,7 @@ def test_ctrl_c_ends_all_at_once(cluster: Cluster, place: Path, pgstrata: Progra
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [
         (["--to", "postgresql://127.0.0.1:5432", "--listen", "0.0.0.0:6432"], "--allow-network"),
         (["--to", "postgresql://127.0.0.1:5432", "--listen", "6432"], "is no address"),
@@ -314,9 +314,9 @@ def test_ctrl_c_ends_all_at_once(cluster: Cluster, place: Path, pgstrata: Progra
         (["--to", "postgresql://no-such-host.invalid"], "cannot be found"),
     ],
 )
-def test_bad_input(pgstrata: Program, place: Path, arguments: list[str], said: str) -> None:
+def test_bad_input(pgstrata: Program, place: Path, arguments: list[str], complaint: str) -> None:
     done = pgstrata("record", *arguments, "-o", "recording")
-    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert done.returncode != 0 and complaint in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "panicked" not in done.stderr
     assert not (place / "recording").exists()
 

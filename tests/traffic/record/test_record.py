@@ -76,24 +76,33 @@ def test_statements_of_every_protocol(cluster: Cluster, place: Path) -> None:
         with psycopg.connect(proxy.url(), client_encoding="latin1") as c:
             c.execute("SELECT 'ä', %s", ("ö",))
         assert proxy.end() == 0
-        header, found = proxy.captured()
-    texts = [one.text for one in found]
+        header, statements = proxy.captured()
+    texts = [statement.text for statement in statements]
     assert texts[:2] == [
         "SELECT set_config('work_mem', '5MB', false)",
         "SELECT set_config('search_path', 'public,pg_catalog', false)",
     ]
-    inserts = [one for one in found if one.text == "INSERT INTO t VALUES ($1, $2)"]
-    assert [one.protocol for one in inserts] == [PREPARED] * 3
-    assert [one.parameters for one in inserts] == [(str(n), f"it's ü\n{n}") for n in range(3)]
-    failed = [one for one in found if one.sqlstate]
-    assert [(one.sqlstate, one.parameters) for one in failed] == [("23505", ("1",))]
-    assert ("2",) in [one.parameters for one in found if one.text == "SELECT * FROM t WHERE a = $1"]
-    assert any(one.parameters == (None,) for one in found if one.text.startswith("UPDATE"))
-    assert any(one.text == "SELECT 'ä', $1" and one.parameters == ("ö",) for one in found)
-    assert any(one.text == "COPY t TO STDOUT" and one.protocol in (SIMPLE, EXTENDED) for one in found)
+    inserts = [statement for statement in statements if statement.text == "INSERT INTO t VALUES ($1, $2)"]
+    assert [insert.protocol for insert in inserts] == [PREPARED] * 3
+    assert [insert.parameters for insert in inserts] == [(str(n), f"it's ü\n{n}") for n in range(3)]
+    failed = [statement for statement in statements if statement.sqlstate]
+    assert [(statement.sqlstate, statement.parameters) for statement in failed] == [("23505", ("1",))]
+    assert ("2",) in [
+        statement.parameters for statement in statements if statement.text == "SELECT * FROM t WHERE a = $1"
+    ]
+    assert any(
+        statement.parameters == (None,) for statement in statements if statement.text.startswith("UPDATE")
+    )
+    assert any(
+        statement.text == "SELECT 'ä', $1" and statement.parameters == ("ö",) for statement in statements
+    )
+    assert any(
+        statement.text == "COPY t TO STDOUT" and statement.protocol in (SIMPLE, EXTENDED)
+        for statement in statements
+    )
     assert [part.count for part in header.left_out if part.why == ROWS_OF_COPY] == [1]
     assert header.sessions == 2 and header.balance is not None and not header.balance.difference
-    assert all(one.duration is not None and one.duration < 60e6 for one in found)
+    assert all(statement.duration is not None and statement.duration < 60e6 for statement in statements)
 
 
 def test_answers_have_a_digest_of_their_rows(cluster: Cluster, place: Path) -> None:
@@ -113,37 +122,37 @@ def test_all_of_pgbench_is_recorded(pg17: Server, place: Path) -> None:
     program = shutil.which("pgbench")
     if program is None:
         pytest.skip("there is no pgbench")
-    with running(pg17) as own, own.connect() as admin:
+    with running(pg17) as cluster, cluster.connect() as admin:
         admin.execute("CREATE DATABASE bench")
-        target = ["-h", str(own.socket_dir), "-p", str(own.port), "-U", "postgres", "bench"]
+        target = ["-h", str(cluster.socket_dir), "-p", str(cluster.port), "-U", "postgres", "bench"]
         subprocess.run([program, "-i", "-q", *target], check=True, capture_output=True)
         admin.execute("CREATE EXTENSION pg_stat_statements")
         admin.execute("SELECT pg_stat_statements_reset()")
-        with recording(place, own) as proxy:
+        with recording(place, cluster) as proxy:
             through = ["-h", "127.0.0.1", "-p", str(proxy.port), "-U", "postgres", "bench"]
             for mode in ("simple", "extended", "prepared"):
                 command = [program, "-n", "-M", mode, "-c", "4", "-t", "25", *through]
                 done = subprocess.run(command, capture_output=True, text=True)
                 assert done.returncode == 0 and "100/100" in done.stdout, done.stderr
             assert proxy.end() == 0
-            header, found = proxy.captured()
+            header, statements = proxy.captured()
         # A prepared utility statement is counted at its first execution only.
         counted = admin.execute(
             "SELECT sum(calls) FROM pg_stat_statements JOIN pg_database d ON d.oid = dbid "
             "WHERE datname = 'bench' AND query NOT IN ('BEGIN', 'END')"
         ).fetchone()
-        queries = [one for one in found if one.text.strip(";") not in ("BEGIN", "END")]
+        queries = [statement for statement in statements if statement.text.strip(";") not in ("BEGIN", "END")]
         assert counted is not None and len(queries) == counted[0]
-        assert header.statements == len(found) == len(queries) + 600
+        assert header.statements == len(statements) == len(queries) + 600
         assert header.errors == 0
-        assert {one.protocol for one in found} == {SIMPLE, EXTENDED, PREPARED}
+        assert {statement.protocol for statement in statements} == {SIMPLE, EXTENDED, PREPARED}
 
 
 def test_a_replay_does_what_was_recorded(cluster: Cluster, pg17: Server, place: Path) -> None:
     rows = "SELECT a, b FROM kept ORDER BY a"
-    with running(pg17) as own, own.connect() as admin:
+    with running(pg17) as own_cluster, own_cluster.connect() as admin:
         admin.execute("CREATE TABLE kept (a int PRIMARY KEY, b text)")
-        with recording(place, own) as proxy:
+        with recording(place, own_cluster) as proxy:
             with proxy.connect() as c:
                 for n in range(50):
                     c.execute("INSERT INTO kept VALUES (%b, %s)", (n, f"row {n}"))
@@ -154,7 +163,7 @@ def test_a_replay_does_what_was_recorded(cluster: Cluster, pg17: Server, place: 
         left = admin.execute(rows).fetchall()
         assert len(left) == 50
         admin.execute("TRUNCATE kept")
-        outcome = run_step(own, "postgres", replay_step(place / "traffic"))
+        outcome = run_step(own_cluster, "postgres", replay_step(place / "traffic"))
         assert admin.execute(rows).fetchall() == left
     (role,) = outcome.done["roles"]
     assert role["outcomes"].get("other_failures", 0) == 0
@@ -169,15 +178,15 @@ def test_masked(cluster: Cluster, place: Path) -> None:
     with Captured(place / "masked") as captured:
         assert captured.header.masked
         (entry,) = captured.sessions()
-        (one,) = captured.statements(entry)
-    assert "secret" not in one.text and "more" not in str(one.parameters)
+        (statement,) = captured.statements(entry)
+    assert "secret" not in statement.text and "more" not in str(statement.parameters)
 
 
 def test_passwords_are_in_no_file(cluster: Cluster, place: Path) -> None:
-    with running(cluster.server, "") as own:
-        passwords_only(own, "scram-sha-256")
-        with recording(place, own) as proxy:
-            with own.connect() as admin:
+    with running(cluster.server, "") as own_cluster:
+        passwords_only(own_cluster, "scram-sha-256")
+        with recording(place, own_cluster) as proxy:
+            with own_cluster.connect() as admin:
                 admin.execute("SELECT pg_reload_conf()")
             with proxy.connect() as c:
                 c.execute(f"ALTER ROLE canary PASSWORD '{CANARY}'".encode())
@@ -199,8 +208,10 @@ def test_requests_to_cancel_are_passed_on(cluster: Cluster, place: Path) -> None
             c.execute("SELECT pg_sleep(60)")
         timer.join()
         proxy.end()
-        _, (one,) = proxy.captured()
-    assert one.sqlstate == "57014" and one.duration is not None and 0.3e6 < one.duration < 50e6
+        _, (statement,) = proxy.captured()
+    assert (
+        statement.sqlstate == "57014" and statement.duration is not None and 0.3e6 < statement.duration < 50e6
+    )
 
 
 def test_tls_on_both_sides_and_scram(pg17: Server, place: Path, tmp_path: Path) -> None:
@@ -209,15 +220,15 @@ def test_tls_on_both_sides_and_scram(pg17: Server, place: Path, tmp_path: Path) 
     of_proxy = authority.sign("proxy", "DNS:localhost,IP:127.0.0.1", file="proxy")
     for file in (of_proxy.certificate, of_proxy.key):
         shutil.copyfile(file, place / file.name)
-    with tcp(pg17, place) as own:
-        speak_tls(own, of_server, authority.certificate, "hostssl all all 127.0.0.1/32 scram-sha-256")
-        own.start()
-        with own.connect() as admin:
+    with tcp(pg17, place) as cluster:
+        speak_tls(cluster, of_server, authority.certificate, "hostssl all all 127.0.0.1/32 scram-sha-256")
+        cluster.start()
+        with cluster.connect() as admin:
             admin.execute("SET password_encryption = 'scram-sha-256'")
             admin.execute(f"CREATE ROLE canary LOGIN PASSWORD '{CANARY}'".encode())
-        to = f"host=127.0.0.1 port={own.port} sslmode=verify-full sslrootcert={authority.certificate}"
+        to = f"host=127.0.0.1 port={cluster.port} sslmode=verify-full sslrootcert={authority.certificate}"
         own_tls = ("--certificate", str(place / "proxy.crt"), "--key", str(place / "proxy.key"))
-        with recording(place, own, *own_tls, to=to) as proxy:
+        with recording(place, cluster, *own_tls, to=to) as proxy:
             url = proxy.url(user="canary", password=CANARY, sslrootcert=authority.certificate)
             with psycopg.connect(f"{url} sslmode=verify-full channel_binding=disable") as c:
                 assert c.pgconn.ssl_in_use
@@ -239,13 +250,13 @@ def test_tls_on_both_sides_and_scram(pg17: Server, place: Path, tmp_path: Path) 
 
 
 def test_a_server_that_refuses_tls(pg17: Server, place: Path) -> None:
-    with tcp(pg17, place) as own:
-        own.start()
-        to = f"postgresql://127.0.0.1:{own.port}/?sslmode=require"
-        with recording(place, own, to=to) as proxy:
+    with tcp(pg17, place) as cluster:
+        cluster.start()
+        to = f"postgresql://127.0.0.1:{cluster.port}/?sslmode=require"
+        with recording(place, cluster, to=to) as proxy:
             with pytest.raises(psycopg.OperationalError, match="has no TLS"):
                 proxy.connect()
-            assert "has no TLS" in proxy.running.said
+            assert "has no TLS" in proxy.running.printed
         shutil.rmtree(proxy.folder)
-        with recording(place, own, to=to.replace("require", "prefer")) as proxy, proxy.connect() as c:
+        with recording(place, cluster, to=to.replace("require", "prefer")) as proxy, proxy.connect() as c:
             assert c.execute("SELECT 1").fetchone() == (1,)

@@ -54,8 +54,8 @@ def captured(path: Path, *sessions: list[Asked]) -> Path:
         for number, statements in enumerate(sessions):
             session = writer.begin(10**15 + number, writer.database("shop"))
             for text, protocol, values in statements:
-                made = Statement(10**15, 100, protocol, writer.shape(text), text, values)
-                writer.add(session, made, common=True)
+                statement = Statement(10**15, 100, protocol, writer.shape(text), text, values)
+                writer.add(session, statement, common=True)
             writer.end(session)
         writer.finish(Header())
     return path
@@ -124,9 +124,9 @@ def executions_alone(place: Path, text: str) -> list[float]:
         part["seconds"] * part["rate"]
         for path in place.glob("results/**/run.json")
         for step in json.loads(path.read_text())["steps"]
-        for one in (step.get("alone") or {"statements": []})["statements"]
-        if text in one["name"]
-        for part in one["slices"]
+        for statement in (step.get("alone") or {"statements": []})["statements"]
+        if text in statement["name"]
+        for part in statement["slices"]
     ]
     assert counts
     return counts
@@ -138,10 +138,10 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     done = pgstrata("run", "a.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "executed alone for 60.0 s at most" in done.stdout + done.stderr
-    found = outcome(place)
-    by_text = {one.statement.text: one for one in found.statements}
-    assert [one.statement.text for one in found.of("slower")] == [SLOW]
-    assert (found.answers.changed, found.answers.same) == ([], 2)  # SLOW and HARMLESS; others write
+    judged = outcome(place)
+    by_text = {statement_verdict.statement.text: statement_verdict for statement_verdict in judged.statements}
+    assert [statement_verdict.statement.text for statement_verdict in judged.of("slower")] == [SLOW]
+    assert (judged.answers.changed, judged.answers.same) == ([], 2)  # SLOW and HARMLESS; others write
     slow = by_text[SLOW].alone
     assert slow is not None and slow.verdict is not None
     assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16
@@ -179,15 +179,15 @@ def test_nothing_is_known_of_statements_beside_busy_programs(
             loop.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "executed alone" not in done.stdout + done.stderr
-    found = outcome(place)
-    assert found.left_out >= 3 and found.counted_rounds in (1, 4)
-    assert found.disturbance.startswith("other programs used ")
-    assert found.disturbance.endswith(f", and more than 25% in {found.left_out} of 4 rounds")
-    assert {one.verdict.reason for one in found.statements} == {found.disturbance}
+    judged = outcome(place)
+    assert judged.left_out >= 3 and judged.counted_rounds in (1, 4)
+    assert judged.disturbance.startswith("other programs used ")
+    assert judged.disturbance.endswith(f", and more than 25% in {judged.left_out} of 4 rounds")
+    assert {statement.verdict.reason for statement in judged.statements} == {judged.disturbance}
     page = PageReader(next(place.glob("results/**/*.html")))
     table = next(table for table in page.tables if table.caption.startswith("Statements on new"))
     assert {row[0].text for row in table.rows} == {"not known"}
-    assert f"{found.left_out} of 4 rounds are left out" in " ".join(page.text)
+    assert f"{judged.left_out} of 4 rounds are left out" in " ".join(page.text)
 
 
 @pytest.mark.timeout(1200)
@@ -203,14 +203,14 @@ def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
         ],
     )
     with Captured(file) as opened:
-        texts = [one.text for one in opened.header.shapes]
+        texts = [shape.text for shape in opened.header.shapes]
     wanted: Mapping[int, float] = dict.fromkeys(range(len(texts)), 0.01)
-    found = alone_statements(file, "shop", "replay", False, wanted, tmp_path)
-    why = {texts[number]: one.why_not for number, one in found.items()}
+    by_number = alone_statements(file, "shop", "replay", False, wanted, tmp_path)
+    why = {texts[number]: alone.why_not for number, alone in by_number.items()}
     assert why[change] == "" and why["SELECT count(*) FROM nowhere"] == ""
     assert why["COMMIT"] == why["VACUUM items"] == "it is neither a query nor a change of rows"
     assert why["SELECT 1; SELECT 2"] == "it is several statements"
-    statement = found[1]
+    statement = by_number[1]
     assert statement.step is not None
     with running(pg17) as cluster, database(cluster, "shop") as admin:
         admin.execute("CREATE SCHEMA apart")
@@ -224,7 +224,7 @@ def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
         rows = admin.execute("SELECT note, xmax::text <> '0' FROM apart.items ORDER BY id").fetchall()
     (role,) = done.roles
     assert role.replay is not None and not [f for f in role.replay.failures if f.now], role.replay
-    total = next(one for one in role.statements_by_name if one.number == statement.number)
+    total = next(record for record in role.statements_by_name if record.number == statement.number)
     assert (total.count, total.errors, total.rows) == (10, 0, 10)
     assert rows == [("kept", True), ("kept", True)]
 
@@ -240,9 +240,9 @@ def test_texts_are_those_of_a_few_executions(tmp_path: Path) -> None:
     file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, change, *others])
     wanted: Mapping[int, float] = dict.fromkeys(range(7), TIMEOUT_SECONDS)
     texts = [
-        one.texts
-        for _, one in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
+        alone.texts
+        for _, alone in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
     ]
-    assert [len(own) for own in texts] == [few, 1, MOST_TEXTS, 0, 1, 0, 0]
+    assert [len(of_statement) for of_statement in texts] == [few, 1, MOST_TEXTS, 0, 1, 0, 0]
     assert texts[4] == ["SELECT 'for'"]
     assert texts[0] == [f"SELECT note FROM items WHERE id = '{n}'" for n in range(few)]

@@ -19,8 +19,8 @@ def captured(path: Path, *asked: Asked, database: str = "shop") -> Path:
         session = writer.begin(10**15, writer.database(database))
         for n, (text, protocol, values, took, sqlstate) in enumerate(asked):
             number = writer.shape(shape(text).text)
-            made = Statement(10**15 + n * 1000, took, protocol, number, text, values, sqlstate)
-            writer.add(session, made, common=False)
+            statement = Statement(10**15 + n * 1000, took, protocol, number, text, values, sqlstate)
+            writer.add(session, statement, common=False)
         writer.end(session)
         writer.finish(Header())
     return path
@@ -31,24 +31,27 @@ def samples(path: Path, *asked: Asked) -> Sequence[Sample]:
 
 
 def test_values_stand_where_the_log_had_them(tmp_path: Path) -> None:
-    found = samples(
+    log_samples = samples(
         tmp_path / "a",
         ("SELECT * FROM t WHERE a = 7 ;", SIMPLE, (), 10, ""),
         ("SELECT * FROM t WHERE b = $1 AND c = $2", EXTENDED, ("it's", None), 30, ""),
         ("UPDATE t SET a = $1", PREPARED, ("3",), 20, ""),
     )
     # Those that take most time come first: only so many plans are asked for.
-    assert [one.sql for one in found] == [
+    assert [sample.sql for sample in log_samples] == [
         "SELECT * FROM t WHERE b = 'it''s' AND c = NULL",
         "UPDATE t SET a = $1",
         "SELECT * FROM t WHERE a = 7",
     ]
-    assert found[1].prepared == Prepared("UPDATE t SET a = $1", ("unknown",), ("3",))
-    assert found[0].prepared is None and found[0].name == "#1 SELECT * FROM t WHERE b = $1 AND c = $2"
+    assert log_samples[1].prepared == Prepared("UPDATE t SET a = $1", ("unknown",), ("3",))
+    assert (
+        log_samples[0].prepared is None
+        and log_samples[0].name == "#1 SELECT * FROM t WHERE b = $1 AND c = $2"
+    )
 
 
 def test_what_has_no_plan_or_would_be_executed_is_not_asked_for(tmp_path: Path) -> None:
-    found = samples(
+    log_samples = samples(
         tmp_path / "a",
         ("BEGIN", SIMPLE, (), 10, ""),
         ("SELECT 1; DROP TABLE t", SIMPLE, (), 10, ""),
@@ -59,7 +62,10 @@ def test_what_has_no_plan_or_would_be_executed_is_not_asked_for(tmp_path: Path) 
         ("/* a; b */ (SELECT ';') -- ;", SIMPLE, (), 10, ""),
         ("WITH x AS (SELECT 1) SELECT * FROM x", SIMPLE, (), 5, ""),
     )
-    assert [one.sql for one in found] == ["/* a; b */ (SELECT ';')", "WITH x AS (SELECT 1) SELECT * FROM x"]
+    assert [sample.sql for sample in log_samples] == [
+        "/* a; b */ (SELECT ';')",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+    ]
 
 
 def test_only_the_sessions_of_the_database_that_is_replayed(tmp_path: Path) -> None:

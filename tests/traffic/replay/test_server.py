@@ -76,13 +76,15 @@ def original(pg17: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             seen, left = counted(connection), state(connection)
     header = capture([folder / "postgresql.csv"], folder / "shop.traffic")
     other = capture([folder / "postgresql.json"], folder / "json.traffic")
-    assert told(header) == told(other)
+    assert content_of(header) == content_of(other)
     yield Original(folder / "shop.traffic", header, left, seen, length(folder / "shop.traffic"))
 
 
-def told(header: Header) -> tuple[Any, ...]:
+def content_of(header: Header) -> tuple[Any, ...]:
     """What does not depend on the order in which the entries of several sessions stand in a log."""
-    shapes = sorted((one.text, one.calls, round(one.seconds, 6), one.errors) for one in header.shapes)
+    shapes = sorted(
+        (shape.text, shape.calls, round(shape.seconds, 6), shape.errors) for shape in header.shapes
+    )
     counts = (header.begin, header.end, header.sessions, header.statements, header.errors)
     return counts, header.most_sessions, header.left_out, header.notes, shapes
 
@@ -95,15 +97,15 @@ def clusters(pg13: Server, pg17: Server) -> Iterator[dict[str, Cluster]]:
 
 def replay(file: Path, **options: Any) -> Step:
     workload = catalog.find("replay")
-    made = workload.Options.model_validate({"file": str(file), "database": "shop", **options})
-    step = workload.phases(made, NEWEST)[-1]
+    validated = workload.Options.model_validate({"file": str(file), "database": "shop", **options})
+    step = workload.phases(validated, NEWEST)[-1]
     assert isinstance(step, Step)
     return step
 
 
 def done_of(outcome: Any) -> Json:
-    found: Json = outcome.role("replay")
-    return found
+    role: Json = outcome.role("replay")
+    return role
 
 
 @pytest.mark.parametrize("version", ["13", "17"])
@@ -119,13 +121,17 @@ def test_what_the_original_left_is_left_again(
         seen = counted(connection)
         assert state(connection) == original.left
     done = done_of(outcome)
-    header, told = original.header, done["replay"]
+    header, replayed = original.header, done["replay"]
     # Statement by statement, as the server counts them: those that went well.
-    own = re.compile("SELECT (id|owner|balance|nothing)|INSERT|UPDATE|DELETE")
-    expected = {name: one.calls for name, one in original.counted.items() if own.match(name)}
-    assert {name: one.calls for name, one in seen.items() if own.match(name)} == expected
+    pattern = re.compile("SELECT (id|owner|balance|nothing)|INSERT|UPDATE|DELETE")
+    expected = {
+        name: counted_calls.calls for name, counted_calls in original.counted.items() if pattern.match(name)
+    }
+    assert {
+        name: counted_calls.calls for name, counted_calls in seen.items() if pattern.match(name)
+    } == expected
     print(f"\n{version}, speed {speed}: ms of a call in the original, in the replay; ms to the client")
-    to_client = {one["name"].partition(" ")[2]: one for one in done["statements_by_name"]}
+    to_client = {statement["name"].partition(" ")[2]: statement for statement in done["statements_by_name"]}
     for name in expected:
         mean = to_client[name]["seconds_total"] / to_client[name]["count"] * 1000
         print(f"{original.counted[name].each:8.3f} {seen[name].each:8.3f} {mean:8.3f}  {name[:90]}")
@@ -137,27 +143,27 @@ def test_what_the_original_left_is_left_again(
             and "COMMIT" in rest
         )
     # Those that failed then fail now, in the same way, and no other.
-    assert all(one["then"] == one["now"] for one in told["failures"]), told["failures"]
-    assert sum(one["count"] for one in told["failures"]) == header.errors == done["errors"] > 50
-    assert {one["now"] for one in told["failures"]} == {"23505", "42703", "22012"}
+    assert all(failure["then"] == failure["now"] for failure in replayed["failures"]), replayed["failures"]
+    assert sum(failure["count"] for failure in replayed["failures"]) == header.errors == done["errors"] > 50
+    assert {failure["now"] for failure in replayed["failures"]} == {"23505", "42703", "22012"}
     assert done["operations"] + done["errors"] == header.statements
-    assert (told["sessions"], told["lost"], told["unsent"]) == (header.sessions, 0, 0)
-    by_number = {one["number"]: one["count"] for one in done["statements_by_name"]}
-    for number, one in enumerate(header.shapes):
-        if one.calls:
-            assert by_number[number] == one.calls
+    assert (replayed["sessions"], replayed["lost"], replayed["unsent"]) == (header.sessions, 0, 0)
+    by_number = {statement["number"]: statement["count"] for statement in done["statements_by_name"]}
+    for number, logged_shape in enumerate(header.shapes):
+        if logged_shape.calls:
+            assert by_number[number] == logged_shape.calls
     # How late it was itself is told for each second, and adds up.
     lags = [second["roles"][0]["replay"] for second in outcome.seconds]
-    assert sum(lag["sent"] for lag in lags) == told["lag"]["sent"] == header.statements
-    assert max(lag["max"] for lag in lags) == told["lag"]["max"]
-    lag = told["lag"]
+    assert sum(lag["sent"] for lag in lags) == replayed["lag"]["sent"] == header.statements
+    assert max(lag["max"] for lag in lags) == replayed["lag"]["max"]
+    lag = replayed["lag"]
     print(
         f"{outcome.done['seconds']:.3f} s, in the original {original.seconds:.3f} s; lag "
         f"{1000 * lag['p50']:.3f} ms p50, {1000 * lag['p99']:.3f} ms p99, {1000 * lag['max']:.3f} ms longest"
     )
     if speed:
         # The pace is the original's, but for what the replayer was late at the end, which it says.
-        late = told["lag"]["max"]
+        late = replayed["lag"]["max"]
         assert abs(outcome.done["seconds"] - original.seconds) < 0.01 * original.seconds + late + slowest(
             done
         )
@@ -167,7 +173,7 @@ def test_what_the_original_left_is_left_again(
 
 def slowest(done: Json) -> float:
     """Of the statements of a replay: the last one may have waited for the one before it."""
-    return float(max(one["seconds_max"] for one in done["statements_by_name"]))
+    return float(max(statement["seconds_max"] for statement in done["statements_by_name"]))
 
 
 def test_ten_times_the_pace_and_a_part_of_it(original: Original, clusters: dict[str, Cluster]) -> None:
@@ -176,9 +182,9 @@ def test_ten_times_the_pace_and_a_part_of_it(original: Original, clusters: dict[
         whole = run_step(clusters["17"], "shop", replay(original.file, speed=2))
         assert whole.done["seconds"] < 0.8 * original.seconds
         part = run_step(clusters["17"], "shop", replay(original.file, speed=1, seconds=0.5))
-        told = done_of(part)["replay"]
+        replayed = done_of(part)["replay"]
         assert 0.5 <= part.done["seconds"] < 0.5 * original.seconds
-        assert 0 < told["unsent"] <= original.header.statements - told["lag"]["sent"]
+        assert 0 < replayed["unsent"] <= original.header.statements - replayed["lag"]["sent"]
 
 
 def test_a_masked_file_is_replayed_as_one_that_is_not(
@@ -191,7 +197,7 @@ def test_a_masked_file_is_replayed_as_one_that_is_not(
     done = done_of(outcome)
     assert done["operations"] + done["errors"] == header.statements == original.header.statements
     # Other keys refer to no account, and what was there twice is not: nothing else is new.
-    new = {one["now"] for one in done["replay"]["failures"] if one["then"] is None}
+    new = {failure["now"] for failure in done["replay"]["failures"] if failure["then"] is None}
     assert new <= {"23503", "25P02", "40P01"}, done["replay"]["failures"]
 
 
@@ -207,19 +213,24 @@ def written(path: Path, *sessions: Sequence[Asked]) -> Path:
         for statements in sessions:
             begin = 10**15 + int(statements[0][0] * 1e6)
             session = writer.begin(begin, writer.database("shop"))
-            for one in statements:
-                protocol, values = (one[2], one[3]) if len(one) == 4 else (0, ())
-                number = writer.shape(shape(one[1]).text)
-                start = 10**15 + int(one[0] * 1e6)
-                made = Statement(start, 100, protocol, number, one[1], values, "", "DISCARD" in one[1])
-                writer.add(session, made, common=len(one) == 4)
+            for fields in statements:
+                protocol, values = (fields[2], fields[3]) if len(fields) == 4 else (0, ())
+                number = writer.shape(shape(fields[1]).text)
+                start = 10**15 + int(fields[0] * 1e6)
+                statement = Statement(
+                    start, 100, protocol, number, fields[1], values, "", "DISCARD" in fields[1]
+                )
+                writer.add(session, statement, common=len(fields) == 4)
             writer.end(session)
         writer.finish(Header())
     return path
 
 
 def failures_of(outcome: Any) -> dict[str, str | None]:
-    return {one["statement"].partition(" ")[2]: one["now"] for one in done_of(outcome)["replay"]["failures"]}
+    return {
+        failure["statement"].partition(" ")[2]: failure["now"]
+        for failure in done_of(outcome)["replay"]["failures"]
+    }
 
 
 def test_what_a_log_may_hold(clusters: dict[str, Cluster], tmp_path: Path) -> None:
@@ -299,7 +310,7 @@ def test_a_prepared_statement_that_fails_at_first(clusters: dict[str, Cluster], 
     )
     with database(clusters["17"], "shop"):
         outcome = run_step(clusters["17"], "shop", replay(file))
-    failures = {(one["now"], one["count"]) for one in done_of(outcome)["replay"]["failures"]}
+    failures = {(failure["now"], failure["count"]) for failure in done_of(outcome)["replay"]["failures"]}
     assert failures == {("22012", 1), ("42P01", 2)}
 
 
@@ -344,16 +355,16 @@ def test_a_session_that_the_server_ends(clusters: dict[str, Cluster], tmp_path: 
 
 def events_of(cluster: Cluster, step: Step, meanwhile: Any = None) -> list[Event]:
     """All events of a replay, failures among them. meanwhile: done when its first second is over."""
-    found: list[Event] = []
+    events: list[Event] = []
     with Driver(driver_spec(step, cluster.connection("shop"), 1, "auto")) as driver:
         driver.ready()
         driver.start()
         for event in driver.events():
-            found.append(event)
+            events.append(event)
             if isinstance(event, Second) and event.second == 0 and meanwhile is not None:
                 meanwhile(driver)
         driver.close()
-    return found
+    return events
 
 
 def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
@@ -371,10 +382,10 @@ def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
 
             threading.Thread(target=later).start()
 
-        found = events_of(cluster, replay(file), kill)
-    errors = [event for event in found if isinstance(event, Failure)]
+        events = events_of(cluster, replay(file), kill)
+    errors = [event for event in events if isinstance(event, Failure)]
     assert len(errors) == 1 and errors[0].kind == "connection" and "lost" in errors[0].message
-    done = found[-1]
+    done = events[-1]
     assert isinstance(done, Done) and done.roles[0].replay is not None
     assert 0 < done.roles[0].operations < 1500 and done.seconds < 30  # as the log
     assert done.roles[0].replay.lost == 5 and done.roles[0].replay.unsent > 500
@@ -399,13 +410,13 @@ def test_stopping_and_statements_that_never_end(clusters: dict[str, Cluster], tm
         tmp_path / "a", [(0.0, "SELECT pg_sleep(1000)")], [(0.0, "SELECT 1"), (900.0, "SELECT 2")]
     )
     with database(clusters["17"], "shop") as connection:
-        found = events_of(clusters["17"], replay(forever), lambda driver: driver.stop(within=0.3))
-        done = found[-1]
-        assert isinstance(done, Done) and not any(isinstance(event, Failure) for event in found)
+        events = events_of(clusters["17"], replay(forever), lambda driver: driver.stop(within=0.3))
+        done = events[-1]
+        assert isinstance(done, Done) and not any(isinstance(event, Failure) for event in events)
         assert done.roles[0].replay is not None and done.roles[0].replay.unsent == 1
         short = replace(replay(forever, seconds=0.2), overtime=0.5)
-        found = events_of(clusters["17"], short)
-        [failure] = [event for event in found if isinstance(event, Failure)]
+        events = events_of(clusters["17"], short)
+        [failure] = [event for event in events if isinstance(event, Failure)]
         assert "no statement has had an answer" in failure.message
         # Nothing of it goes on in the server.
         until = time.monotonic() + 30
@@ -499,16 +510,18 @@ speed = 0
     )
     done = pgstrata("run", "a.toml")
     assert done.returncode == 0, done.stdout + done.stderr
-    runs = [json.loads(found.read_text()) for found in place.glob("results/*/*/*/*/run.json")]
+    runs = [json.loads(path.read_text()) for path in place.glob("results/*/*/*/*/run.json")]
     assert len(runs) == 2
     for run in runs:
         step = next(step for step in run["steps"] if step["name"] == "replay")
         assert len(step["slices"]) == 2 and step["rate"] > 0
-        told = step["replay"]
-        assert told["sessions"] == 2 * original.header.sessions and told["lost"] == 0
-        assert all(one["then"] == one["now"] for one in told["failures"]), told["failures"]
+        replayed = step["replay"]
+        assert replayed["sessions"] == 2 * original.header.sessions and replayed["lost"] == 0
+        assert all(failure["then"] == failure["now"] for failure in replayed["failures"]), replayed[
+            "failures"
+        ]
         assert step["roles"]["replay"]["errors"] == 2 * original.header.errors
-        taken = sum(one["seconds_total"] for one in step["roles"]["replay"]["statements_by_name"])
+        taken = sum(statement["seconds_total"] for statement in step["roles"]["replay"]["statements_by_name"])
         assert step["rate"] == pytest.approx(step["operations"] / taken)
         # What it cost is divided by the statements there were, not by that rate.
         record = msgspec.convert(step, StepRecord)
@@ -549,18 +562,20 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
     )
     done = pgstrata("run", "a.toml")
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = place.glob("results/*/*/*/*/run.json")
-    step = next(one for one in json.loads(found.read_text())["steps"] if one["name"] == "replay")
+    (run_file,) = place.glob("results/*/*/*/*/run.json")
+    step = next(
+        candidate for candidate in json.loads(run_file.read_text())["steps"] if candidate["name"] == "replay"
+    )
     statements = [
-        statement_of(msgspec.convert(one, StatementRecord))
-        for one in step["roles"]["replay"]["statements_by_name"]
+        statement_of(msgspec.convert(record, StatementRecord))
+        for record in step["roles"]["replay"]["statements_by_name"]
     ]
-    texts = {one.name: one.text for one in statements}
+    texts = {statement.name: statement.text for statement in statements}
     (failure,) = step["replay"]["failures"]
     assert (failure["then"], failure["now"]) == (None, "23503")
-    (failed,) = [one for one in statements if one.number == failure["number"]]
+    (failed,) = [statement for statement in statements if statement.number == failure["number"]]
     assert failed.text == "INSERT INTO children VALUES ($1, $2)" and failed.name == failure["statement"]
-    rows = {texts[one["name"]]: one["rows"] for one in step["roles"]["replay"]["statements_by_name"]}
+    rows = {texts[record["name"]]: record["rows"] for record in step["roles"]["replay"]["statements_by_name"]}
     assert rows == {
         "INSERT INTO parents (name) VALUES ($1)": 1,
         "UPDATE parents SET name = $1 WHERE id = $2": 0,
@@ -575,7 +590,11 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
     assert nothing["UPDATE parents SET name = $1 WHERE id = $2"] == 2
     assert nothing["SELECT name FROM parents WHERE id = $1"] == 1
     reader = PageReader(next(place.glob("results/**/*.html")))
-    (table,) = [one for one in reader.tables if one.caption.startswith("Statements that found no row")]
+    (table,) = [
+        page_table
+        for page_table in reader.tables
+        if page_table.caption.startswith("Statements that found no row")
+    ]
     assert sorted([cell.text for cell in row] for row in table.rows) == [
         ["SELECT name FROM parents WHERE id = $1", "2", "1"],
         ["UPDATE parents SET name = $1 WHERE id = $2", "2", "2"],

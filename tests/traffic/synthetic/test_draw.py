@@ -61,7 +61,7 @@ numbers = some.lists(some.integers(-(2**62), 2**62), min_size=2, max_size=20, un
 
 
 @given(numbers, some.floats(0, 1), some.floats(0, 1), seeds)
-def test_numbers_lie_between_the_bounds(known: list[int], one: float, other: float, seed: int) -> None:
+def test_numbers_lie_between_the_bounds(known: list[int], share: float, other: float, seed: int) -> None:
     dense = column("bigint", bounds=tuple(map(str, known)), distinct=float(known[-1] - known[0] + 1))
     sparse = column("bigint", bounds=tuple(map(str, known)), distinct=float(len(known)))
     dice = Random(seed)
@@ -70,7 +70,7 @@ def test_numbers_lie_between_the_bounds(known: list[int], one: float, other: flo
     if known[-1] - known[0] > 4 * len(known):
         # What is mostly not there is not drawn.
         assert all(int(Distribution(sparse).equal(dice)) in known for _ in range(50))
-    low, high = sorted((one, other))
+    low, high = sorted((share, other))
     distribution = Distribution(sparse)
     assert known[0] <= int(distribution.at(low)) <= int(distribution.at(high)) <= known[-1]
     assert int(distribution.at(0.0)) == known[0]
@@ -96,11 +96,11 @@ def test_as_many_fall_between_two_bounds_as_between_others(known: list[int], see
     some.floats(0, 1),
 )
 def test_times_and_dates_are_of_their_type(known: list[datetime], share: float) -> None:
-    moments = tuple(f"{one.isoformat(' ')}+00" for one in known)
+    moments = tuple(f"{moment.isoformat(' ')}+00" for moment in known)
     drawn = Distribution(column("timestamp(6) with time zone", bounds=moments)).at(share)
     assert drawn.endswith("+00")
     assert known[0] <= datetime.fromisoformat(drawn.removesuffix("+00")) <= known[-1]
-    days = tuple(one.date().isoformat() for one in known)
+    days = tuple(moment.date().isoformat() for moment in known)
     assert known[0].date() <= date.fromisoformat(Distribution(column("date", bounds=days)).at(share))
     assert date.fromisoformat(Distribution(column("date", bounds=days)).at(share)) <= known[-1].date()
 
@@ -147,13 +147,13 @@ def test_new_keys_are_new(type_: str, known: tuple[str, ...]) -> None:
     keys = FreshKeys(column(type_, bounds=known))
     dice = Random(3)
     number = 4 if "63" in str(known) or known == (str(2**63 - 10),) else 100
-    made = [keys.value(dice) for _ in range(number)]
-    assert len(set(made)) == number and not set(made) & set(known)
+    values = [keys.value(dice) for _ in range(number)]
+    assert len(set(values)) == number and not set(values) & set(known)
     if type_ in ("integer", "smallint", "bigint"):
-        assert min(map(int, made)) > max(map(int, known))
-        assert max(map(int, made)) < {"integer": 2**31, "smallint": 2**15, "bigint": 2**63}[type_]
+        assert min(map(int, values)) > max(map(int, known))
+        assert max(map(int, values)) < {"integer": 2**31, "smallint": 2**15, "bigint": 2**63}[type_]
     limit = longest(type_)
-    assert limit is None or max(map(len, made)) <= limit
+    assert limit is None or max(map(len, values)) <= limit
     with pytest.raises(UnknownValuesError):
         FreshKeys(column("point"))
 
@@ -165,12 +165,12 @@ def test_a_beginning_is_had_by_no_more_than_it_is_to_be(known: list[str], share:
     begin = distribution.beginning(value, share)
     assert begin and value.startswith(begin)
     bounds = distribution.column.bounds
-    having = sum(one.startswith(begin) for one in bounds) / len(bounds)
+    having = sum(bound.startswith(begin) for bound in bounds) / len(bounds)
     assert begin == value or having <= max(share, 1.01 / len(bounds))
 
 
 def test_selectivity_is_that_of_a_row_s_own_value() -> None:
     """Half of the rows have one value, the others one each of fifty."""
     bounds = tuple(map(str, range(1, 52)))
-    one = column("integer", common=(("0", 0.5),), bounds=bounds, distinct=51.0)
-    assert Distribution(one).selectivity() == pytest.approx(0.25 + 0.25 / 50)
+    mixed_column = column("integer", common=(("0", 0.5),), bounds=bounds, distinct=51.0)
+    assert Distribution(mixed_column).selectivity() == pytest.approx(0.25 + 0.25 / 50)

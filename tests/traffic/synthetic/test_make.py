@@ -27,7 +27,7 @@ def share(calls: int) -> Share:
 @given(counts, some.integers(1, 10**5))
 def test_calls_are_shared_out_as_they_were(calls: list[int], wanted: int) -> None:
     """Each to the whole number below or above its share, none is lost, and the rarest come once."""
-    given_ = [one.number for one in shared_out([share(one) for one in calls], wanted)]
+    given_ = [call_share.number for call_share in shared_out([share(call) for call in calls], wanted)]
     whole = sum(calls)
     if whole <= wanted:
         assert given_ == calls
@@ -63,7 +63,7 @@ def test_a_file_lasts_as_long_as_its_calls_took(tmp_path: Path) -> None:
 def test_what_happens_seldom_is_asked_once(tmp_path: Path) -> None:
     statements = [CalledStatement("SELECT 1", 10**6, 90.0), CalledStatement("SELECT 2, 3", 1, 60.0)]
     header = synthetic(Statistics("shop", statements, []), tmp_path / "a", calls=100)
-    assert sorted(one.calls for one in header.shapes) == [1, 100]
+    assert sorted(shape.calls for shape in header.shapes) == [1, 100]
     assert any("rarer than one call" in note and "40" in note for note in header.notes), header.notes
     assert any("nothing says over which time" in note for note in header.notes)
 
@@ -82,7 +82,7 @@ def test_lists_are_read_as_servers_write_them(values: list[str | None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statements", "columns", "said"),
+    ("statements", "columns", "message"),
     [
         (None, "", "no file of statistics"),
         ("a,b\n1,2\n", "", "does not hold pg_stat_statements"),
@@ -98,11 +98,11 @@ def test_lists_are_read_as_servers_write_them(values: list[str | None]) -> None:
         ),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, statements: str | None, columns: str, said: str) -> None:
+def test_files_that_are_none(tmp_path: Path, statements: str | None, columns: str, message: str) -> None:
     if statements is not None:
         (tmp_path / "statements.csv").write_text(statements)
     (tmp_path / "columns.csv").write_text(columns)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         of_folder(tmp_path)
     assert caught.value.hint
 
@@ -117,7 +117,7 @@ def test_no_value_of_a_statement_that_is_left_out_is_kept(tmp_path: Path) -> Non
     )
     statements = [CalledStatement(text, 1, 1.0) for text in texts]
     header = synthetic(Statistics("shop", statements, []), tmp_path / "a")
-    assert {one.example for one in header.left_out} == {
+    assert {left_out.example for left_out in header.left_out} == {
         "ALTER ROLE ann PASSWORD $1",
         "SELECT $1 AS one WHERE $2",
         "SET x = $1",
@@ -144,9 +144,9 @@ def test_files_of_pg_stats_alone_will_do(tmp_path: Path) -> None:
     statistics = of_folder(tmp_path)
     header = synthetic(statistics, tmp_path / "a", sessions=2)
     assert statistics.database == "5" and statistics.users == 2
-    assert [one.calls for one in header.shapes] == [150, 10]
+    assert [shape.calls for shape in header.shapes] == [150, 10]
     assert header.shapes[0].parameters == ["$1 t.a"] and header.shapes[0].seconds == pytest.approx(1.5)
-    left = {one.why.partition(":")[0]: one.seconds for one in header.left_out}
+    left = {left_out.why.partition(":")[0]: left_out.seconds for left_out in header.left_out}
     assert left == {
         "statements of other users, whose texts are hidden": 7.0,
         "in another database, of which nothing else is known": 0.07,
@@ -155,7 +155,7 @@ def test_files_of_pg_stats_alone_will_do(tmp_path: Path) -> None:
     assert any("2 users" in note for note in header.notes)
     with Captured(tmp_path / "a") as captured:
         drawn = [s for e in captured.sessions() for s in captured.statements(e)]
-    assert {one.parameters[0] for one in drawn if one.shape == 0} == {"x", "y z"}
+    assert {statement.parameters[0] for statement in drawn if statement.shape == 0} == {"x", "y z"}
     with pytest.raises(UsageError, match="none of the") as caught:
         synthetic(Statistics("5", [CalledStatement("", 1, 1.0)], []), tmp_path / "b")
     assert "pg_read_all_stats" in caught.value.hint and not (tmp_path / "b").exists()

@@ -138,19 +138,19 @@ def replayed(cluster: Cluster, file: Path) -> tuple[dict[str, Calls], dict[str, 
         connection.execute((SCHEMA + MORE).encode())
         connection.execute("ANALYZE")
         connection.execute("SELECT pg_stat_statements_reset()")
-        told = run_replay(cluster, file)
-        return counted(connection), told
+        facts = run_replay(cluster, file)
+        return counted(connection), facts
 
 
 def sent(file: Path) -> dict[int, set[str]]:
     """What each shape is sent as: constants have casts where they had types."""
-    found: dict[int, set[str]] = {}
+    by_shape: dict[int, set[str]] = {}
     with Captured(file) as captured:
         for entry in captured.sessions():
-            for one in captured.statements(entry):
-                assert one.protocol == PREPARED
-                found.setdefault(one.shape, set()).add(shape(one.text).text)
-    return found
+            for statement in captured.statements(entry):
+                assert statement.protocol == PREPARED
+                by_shape.setdefault(statement.shape, set()).add(shape(statement.text).text)
+    return by_shape
 
 
 @pytest.mark.parametrize("version", ["13", "17"])
@@ -164,34 +164,38 @@ def test_shares_of_the_calls_are_those_of_the_original(
     with worked.cluster.connect("shop") as connection:
         types_of = types_by(connection)
         exact = synthetic(worked.statistics, tmp_path / "all", mask=mask, types_of=types_of)
-        assert all(one.calls == worked.counted[one.text].calls for one in exact.shapes)
+        assert all(shape.calls == worked.counted[shape.text].calls for shape in exact.shapes)
         header = synthetic(worked.statistics, file, calls=exact.statements // 2, mask=mask, types_of=types_of)
     seen, done = replayed(clusters[version], file)
     texts = sent(file)
-    asked = [one for one in header.shapes if one.calls]
-    original = sum(worked.counted[one.text].calls for one in asked)
+    asked = [shape for shape in header.shapes if shape.calls]
+    original = sum(worked.counted[shape.text].calls for shape in asked)
     assert len(asked) >= 25 and header.statements == done["operations"] + done["errors"]
-    failed = {one["statement"].partition(" ")[2] for one in done["replay"]["failures"]}
+    failed = {failure["statement"].partition(" ")[2] for failure in done["replay"]["failures"]}
     # Masked values refer to no row: nothing else fails.
-    assert {one["now"] for one in done["replay"]["failures"]} <= ({"23503"} if masked else set())
-    by_name = {one["name"].partition(" ")[2]: one["count"] for one in done["statements_by_name"]}
+    assert {failure["now"] for failure in done["replay"]["failures"]} <= ({"23503"} if masked else set())
+    by_name = {
+        statement["name"].partition(" ")[2]: statement["count"] for statement in done["statements_by_name"]
+    }
     print(f"\n{version}, {'masked' if masked else 'not masked'}: ms of a call in the original, in the replay")
-    for number, one in enumerate(header.shapes):
-        if not one.calls:
+    for number, logged_shape in enumerate(header.shapes):
+        if not logged_shape.calls:
             continue
-        then = worked.counted[one.text]
-        assert by_name[one.text] / done_calls(done) == pytest.approx(then.calls / original, rel=0.02)
-        if one.text not in failed:
+        then = worked.counted[logged_shape.text]
+        assert by_name[logged_shape.text] / done_calls(done) == pytest.approx(then.calls / original, rel=0.02)
+        if logged_shape.text not in failed:
             now = [seen[text] for text in texts[number]]
-            assert sum(each.calls for each in now) == one.calls
-            print(f"{then.each:9.3f} {now[0].each:9.3f}  {one.text[:90]}")
+            assert sum(each.calls for each in now) == logged_shape.calls
+            print(f"{then.each:9.3f} {now[0].each:9.3f}  {logged_shape.text[:90]}")
     # What is not asked again is told, with all of its time.
-    reasons = {one.why for one in header.left_out}
+    reasons = {left_out.why for left_out in header.left_out}
     assert {"utility statement: BEGIN", "the key of a document is not known"} <= reasons
-    whole = sum(one.seconds for one in worked.statistics.statements if one.here)
-    told = sum(one.seconds for one in header.left_out)
-    understood = sum(worked.counted[one.text].calls * worked.counted[one.text].each for one in asked) / 1000
-    assert told + understood == pytest.approx(whole, rel=0.001)
+    whole = sum(statement.seconds for statement in worked.statistics.statements if statement.here)
+    left_out_seconds = sum(left_out.seconds for left_out in header.left_out)
+    understood = (
+        sum(worked.counted[shape.text].calls * worked.counted[shape.text].each for shape in asked) / 1000
+    )
+    assert left_out_seconds + understood == pytest.approx(whole, rel=0.001)
 
 
 def done_calls(done: dict[str, Any]) -> int:
@@ -203,22 +207,22 @@ def test_values_are_those_of_the_columns(worked: Worked, tmp_path: Path) -> None
     with worked.cluster.connect("shop") as connection:
         header = synthetic(worked.statistics, tmp_path / "a", types_of=types_by(connection))
         same = synthetic(worked.statistics, tmp_path / "b", types_of=types_by(connection))
-        found: dict[str, list[tuple[str | None, ...]]] = {}
+        drawn_by_text: dict[str, list[tuple[str | None, ...]]] = {}
         for file in (tmp_path / "a", tmp_path / "b"):
             with Captured(file) as captured:
                 for entry in captured.sessions():
-                    for one in captured.statements(entry):
-                        found.setdefault(f"{file.name} {header.shapes[one.shape].text}", []).append(
-                            one.parameters
-                        )
+                    for statement in captured.statements(entry):
+                        drawn_by_text.setdefault(
+                            f"{file.name} {header.shapes[statement.shape].text}", []
+                        ).append(statement.parameters)
         assert header.shapes == same.shapes
-        for text, drawn in found.items():
+        for text, drawn in drawn_by_text.items():
             if text.startswith("a "):
-                assert sorted(map(repr, drawn)) == sorted(map(repr, found["b" + text[1:]]))
-        own = {text[2:]: drawn for text, drawn in found.items() if text.startswith("a ")}
+                assert sorted(map(repr, drawn)) == sorted(map(repr, drawn_by_text["b" + text[1:]]))
+        parameters = {text[2:]: drawn for text, drawn in drawn_by_text.items() if text.startswith("a ")}
 
         def there(text: str, table: str, column: str, place: int = 0) -> float:
-            keys = [one[place] for one in own[text]]
+            keys = [values[place] for values in parameters[text]]
             row = connection.execute(
                 f"SELECT count(*) FROM unnest(%s::text[]) k WHERE EXISTS "
                 f"(SELECT FROM {table} WHERE {column}::text = k)".encode(),
@@ -232,11 +236,17 @@ def test_values_are_those_of_the_columns(worked: Worked, tmp_path: Path) -> None
         assert (
             there("SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3", "events", "name") == 1
         )
-        notes = [one[2] for one in own["INSERT INTO orders (account, amount, note) VALUES ($1, $2, $3)"]]
+        notes = [
+            values[2]
+            for values in parameters["INSERT INTO orders (account, amount, note) VALUES ($1, $2, $3)"]
+        ]
         assert (
             notes.count(None) <= 10
         )  # ANALYZE has seen the rows of the beginning, and of these none was NULL
-        states = [one[1] for one in own["SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3"]]
+        states = [
+            values[1]
+            for values in parameters["SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3"]
+        ]
         assert 20 <= states.count("paid") <= 60  # a half of 80
 
 
@@ -261,10 +271,14 @@ def test_columns_that_are_compared_together_come_from_one_row(pg17: Server, tmp_
             rows_of = rows_by(admin) if sampled else None
             header = synthetic(statistics, file, types_of=types_by(admin), rows_of=rows_of)
             with Captured(file) as captured:
-                told = [one for entry in captured.sessions() for one in captured.statements(entry)]
-            (number,) = [n for n, one in enumerate(header.shapes) if "tenant = $1 AND id = $2" in one.text]
+                statements = [
+                    statement for entry in captured.sessions() for statement in captured.statements(entry)
+                ]
+            (number,) = [
+                n for n, shape in enumerate(header.shapes) if "tenant = $1 AND id = $2" in shape.text
+            ]
             assert ("of one row" in str(header.shapes[number].parameters)) == sampled
-            keys = [one.parameters for one in told if one.shape == number]
+            keys = [statement.parameters for statement in statements if statement.shape == number]
             there = admin.execute(
                 "SELECT count(*) FROM unnest(%s::int[], %s::text[]) k (tenant, id) "
                 "JOIN documents USING (tenant, id)",
@@ -273,8 +287,8 @@ def test_columns_that_are_compared_together_come_from_one_row(pg17: Server, tmp_
             assert len(keys) == 300 and there is not None
             assert there[0] == 300 if sampled else there[0] < 30
             # Of a text that is nowhere common the statistics have a hundred values, the table has more.
-            (single,) = [n for n, one in enumerate(header.shapes) if "WHERE id = $1" in one.text]
-            values = {one.parameters for one in told if one.shape == single}
+            (single,) = [n for n, shape in enumerate(header.shapes) if "WHERE id = $1" in shape.text]
+            values = {statement.parameters for statement in statements if statement.shape == single}
             assert (len(values) > 200) == sampled
 
 
@@ -319,16 +333,16 @@ def test_expressions_are_asked_for_on_sampled_rows(pg17: Server, tmp_path: Path)
         header = synthetic(
             statistics, file, types_of=types_by(admin), rows_of=rows_by(admin), questions=questions
         )
-        assert {one.why for one in header.left_out} <= {"utility statement: ANALYZE"} | set(ASIDE), (
-            header.left_out
-        )
+        assert {left_out.why for left_out in header.left_out} <= {"utility statement: ANALYZE"} | set(
+            ASIDE
+        ), header.left_out
         # To ask has changed nothing.
         assert admin.execute("SELECT last_value FROM numbers").fetchone() == before
         drawn: dict[str, list[tuple[str | None, ...]]] = {}
         with Captured(file) as captured:
             for entry in captured.sessions():
-                for one in captured.statements(entry):
-                    drawn.setdefault(header.shapes[one.shape].text, []).append(one.parameters)
+                for statement in captured.statements(entry):
+                    drawn.setdefault(header.shapes[statement.shape].text, []).append(statement.parameters)
         by_start = {text[:33]: parameters for text, parameters in drawn.items()}
         number = by_start["SELECT id FROM numbered WHERE doc"]
         # A call had one row: of the three keys that is `number`.
@@ -370,9 +384,11 @@ def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, pla
     with worked.cluster.connect("shop") as connection:
         asked = of_server(connection)
     assert exported.database == asked.database == "shop" and list(exported.columns) == list(asked.columns)
-    assert {one.text: one.calls for one in worked.statistics.statements if "orders" in one.text}.items() <= {
-        one.text: one.calls for one in exported.statements
-    }.items()
+    assert {
+        statement.text: statement.calls
+        for statement in worked.statistics.statements
+        if "orders" in statement.text
+    }.items() <= {statement.text: statement.calls for statement in exported.statements}.items()
     assert exported.seconds is not None and asked.seconds is not None
     assert 0 <= asked.seconds - exported.seconds < 600
     # And by the command, offline and from the server.
@@ -384,11 +400,11 @@ def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, pla
         "--sessions", "3", "--format", "json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["source"] == "pg_stat_statements" and told["most_sessions"] == 3
-    assert all(one["reads"] for one in told["shapes"])
-    assert any(one["why"] == "it changes data, or may" for one in told["left_out"])
-    assert_only_read(pgstrata, place, told["statements"])
+    answer = json.loads(done.stdout)
+    assert answer["source"] == "pg_stat_statements" and answer["most_sessions"] == 3
+    assert all(shape["reads"] for shape in answer["shapes"])
+    assert any(left_out["why"] == "it changes data, or may" for left_out in answer["left_out"])
+    assert_only_read(pgstrata, place, answer["statements"])
     again = pgstrata("capture", "a.traffic")
     assert again.returncode == 0 and "values:      drawn" in again.stdout
 
@@ -402,8 +418,8 @@ def assert_only_read(pgstrata: Program, place: Path, statements: int) -> None:
     )
     done = pgstrata("run", "a.toml")
     assert done.returncode == 0, done.stdout + done.stderr
-    for found in place.glob("results/*/*/*/*/run.json"):
-        step = next(step for step in json.loads(found.read_text())["steps"] if step["name"] == "replay")
+    for path in place.glob("results/*/*/*/*/run.json"):
+        step = next(step for step in json.loads(path.read_text())["steps"] if step["name"] == "replay")
         assert step["reads_only"] and len(step["slices"]) == 2
         assert step["operations"] == 2 * statements and not step["replay"]["failures"]
 
@@ -429,7 +445,7 @@ def test_values_are_of_their_type(clusters: Mapping[str, Cluster], version: str)
     with database(clusters[version], "types") as connection:
         connection.execute(EVERY_TYPE.encode())
         connection.execute("ANALYZE types")
-        columns = [one for one in columns_of(connection) if one.table == "types"]
+        columns = [known_column for known_column in columns_of(connection) if known_column.table == "types"]
         assert len(columns) == 26
         for column in columns:
             distribution = Distribution(column)
@@ -446,15 +462,15 @@ def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
             admin.execute("CREATE ROLE clerk LOGIN")
             with (
                 cluster.connect("lone") as lone,
-                pytest.raises(UsageError, match="not in database lone") as said,
+                pytest.raises(UsageError, match="not in database lone") as caught,
             ):
                 of_server(lone)
-            assert "CREATE EXTENSION pg_stat_statements" in said.value.hint
+            assert "CREATE EXTENSION pg_stat_statements" in caught.value.hint
         with database(cluster, "shop") as connection:
             connection.execute("CREATE TABLE t (id int PRIMARY KEY, a text); INSERT INTO t VALUES (1, 'x')")
-            with pytest.raises(UsageError, match="no table of database shop has statistics") as said:
+            with pytest.raises(UsageError, match="no table of database shop has statistics") as caught:
                 of_server(connection)
-            assert "ANALYZE" in said.value.hint
+            assert "ANALYZE" in caught.value.hint
             connection.execute("ANALYZE t")
             connection.execute("SELECT * FROM t WHERE id = 1")
             connection.execute("SELECT pg_stat_statements_reset()")
@@ -470,9 +486,9 @@ def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
                 lone.execute("SELECT 1 AS elsewhere")
             header = synthetic(of_server(connection), tmp_path / "a", types_of=types_by(connection))
             assert any("ANALYZE has not seen v" in note for note in header.notes), header.notes
-            whys = {one.why: one for one in header.left_out}
+            whys = {left_out.why: left_out for left_out in header.left_out}
             assert whys["in another database, of which nothing else is known"].count >= 1
-            made_up = next(one for one in header.shapes if "FROM v WHERE id" in one.text)
+            made_up = next(shape for shape in header.shapes if "FROM v WHERE id" in shape.text)
             assert made_up.parameters == ["$1 of the type of v.id: ANALYZE has not seen it"]
             assert any("type box" in why or "v.p" in why for why in whys), list(whys)
             # Somebody who may see neither others' texts nor the tables.
@@ -480,13 +496,17 @@ def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
                 host=str(cluster.socket_dir), port=cluster.port, user="clerk", dbname="shop"
             )
             with psycopg.connect(address, autocommit=True) as clerk:
-                with pytest.raises(UsageError, match="may not read the statistics") as said:
+                with pytest.raises(UsageError, match="may not read the statistics") as caught:
                     of_server(clerk)
-                assert "pg_read_all_data" in said.value.hint
+                assert "pg_read_all_data" in caught.value.hint
                 connection.execute("GRANT SELECT ON t TO clerk")
                 clerk.execute("SELECT a FROM t WHERE id = 1")
                 header = synthetic(of_server(clerk), tmp_path / "b", types_of=types_by(clerk))
-            hidden = next(one for one in header.left_out if one.why.startswith("statements of other users"))
+            hidden = next(
+                left_out
+                for left_out in header.left_out
+                if left_out.why.startswith("statements of other users")
+            )
             assert hidden.count > 3
             assert any("statistics of u, v may not be read" in note for note in header.notes), header.notes
         with database(cluster, "shop") as connection:
@@ -497,9 +517,9 @@ def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_count(pg17: Server) -> None:
     with running(pg17, "shared_preload_libraries = ''\n") as cluster, database(cluster, "shop") as connection:
-        with pytest.raises(UsageError, match="does not count statements") as said:
+        with pytest.raises(UsageError, match="does not count statements") as caught:
             of_server(connection)
-        assert "shared_preload_libraries" in said.value.hint
+        assert "shared_preload_libraries" in caught.value.hint
 
 
 @pytest.mark.parametrize("version", ["13", "17"])
@@ -523,9 +543,11 @@ def test_partitions_views_and_domains(clusters: Mapping[str, Cluster], tmp_path:
         connection.execute("SELECT * FROM q WHERE a = 3")
         statistics = of_server(connection)
         header = synthetic(statistics, tmp_path / "a", types_of=types_by(connection))
-    rows = {one.title: (one.rows, one.type) for one in statistics.columns if one.schema == "public"}
+    rows = {
+        column.title: (column.rows, column.type) for column in statistics.columns if column.schema == "public"
+    }
     assert rows["p.id"] == (5000, "integer") and rows["q.a"] == (100, "integer")
-    known = {one.text: one.parameters for one in header.shapes}
+    known = {shape.text: shape.parameters for shape in header.shapes}
     assert known["SELECT key FROM w WHERE key = $1 AND state = $2"] == ["$1 p.id", "$2 p.state"]
     assert known["SELECT * FROM q WHERE a = $1"] == ["$1 q.a"]
     asked = known["SELECT * FROM p WHERE id = $1 AND day BETWEEN $2 AND $3"]

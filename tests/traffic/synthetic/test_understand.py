@@ -52,13 +52,13 @@ TABLES = Tables(
 )
 
 
-def told(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = None) -> dict[int, str]:
+def columns_of(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = None) -> dict[int, str]:
     """Where the values of each parameter come from."""
     understood = understand(text, TABLES)
-    found = origins(understood, CalledStatement(text, calls, 1.0, rows), KnownValues(), types)
-    for origin in found:
+    parameter_origins = origins(understood, CalledStatement(text, calls, 1.0, rows), KnownValues(), types)
+    for origin in parameter_origins:
         assert len(origin.draw(Random(1), str)) == len(origin.numbers)
-    return {number: origin.words for origin in found for number in origin.numbers}
+    return {number: origin.words for origin in parameter_origins for number in origin.numbers}
 
 
 COLUMNS = [
@@ -102,7 +102,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("text", "columns"), COLUMNS)
 def test_the_column_that_a_parameter_is_compared_with(text: str, columns: list[str]) -> None:
-    assert told(text) == dict(enumerate(columns, 1))
+    assert columns_of(text) == dict(enumerate(columns, 1))
 
 
 OTHERS = [
@@ -141,7 +141,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("text", "expected"), OTHERS)
 def test_what_else_a_parameter_may_be(text: str, expected: dict[int, str]) -> None:
-    assert told(text) == expected
+    assert columns_of(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_else_a_parameter_may_be(text: str, expected: dict[int, str]) -> No
 )
 def test_what_is_not_understood_is_said(text: str, why: str) -> None:
     with pytest.raises(NotUnderstoodError, match=why):
-        told(text)
+        columns_of(text)
 
 
 @pytest.mark.parametrize(
@@ -191,22 +191,22 @@ def test_what_is_not_understood_is_said(text: str, why: str) -> None:
 def test_odd_statements(text: str, expected: dict[int, str] | None) -> None:
     """None: it is said why it is not understood."""
     if expected is not None:
-        assert told(text) == expected
+        assert columns_of(text) == expected
     else:
         with pytest.raises(NotUnderstoodError):
-            told(text)
+            columns_of(text)
 
 
 def test_types_that_a_server_has_found_out() -> None:
     """Of what nothing else says anything."""
     text = "SELECT * FROM nowhere WHERE x = $1"
-    assert told(text, types=["integer"]) == {1: "guessed, of type integer: 1"}
+    assert columns_of(text, types=["integer"]) == {1: "guessed, of type integer: 1"}
     with pytest.raises(NotUnderstoodError, match="of type point"):
-        told(text, types=["point"])
+        columns_of(text, types=["point"])
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
+    ("text", "rewritten"),
     [
         ("SELECT * FROM b WHERE at > interval $1 + now()", "SELECT * FROM b WHERE at > $1::interval + now()"),
         ("SELECT timestamptz $1, date $2", "SELECT $1::timestamptz, $2::date"),
@@ -218,8 +218,8 @@ def test_types_that_a_server_has_found_out() -> None:
          "SELECT sum(CASE WHEN b = $1 THEN $2::integer ELSE $3::integer END) FROM a"),
     ],
 )  # fmt: skip
-def test_what_a_server_would_not_prepare_is_written_otherwise(text: str, made: str) -> None:
-    assert understand(text, TABLES).text == made
+def test_what_a_server_would_not_prepare_is_written_otherwise(text: str, rewritten: str) -> None:
+    assert understand(text, TABLES).text == rewritten
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_is_known_to_change_nothing(text: str, reads: bool) -> None:
 
 def test_masked_texts_say_nothing_of_values() -> None:
     text = "/* by Ann */ SELECT * FROM a -- for Bob\nWHERE id = $1 ORDER BY 1 LIMIT 10"
-    made = understand(text, TABLES, masked=True).text
-    assert " ".join(made.split()) == "SELECT * FROM a WHERE id = $1 ORDER BY 1 LIMIT 10"
+    masked_text = understand(text, TABLES, masked=True).text
+    assert " ".join(masked_text.split()) == "SELECT * FROM a WHERE id = $1 ORDER BY 1 LIMIT 10"
     with pytest.raises(NotUnderstoodError, match="left values"):
         understand("SELECT * FROM a WHERE name = 'Ann'", TABLES, masked=True)

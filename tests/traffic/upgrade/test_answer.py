@@ -49,10 +49,10 @@ from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_rou
     ],
 )
 def test_each_rule_of_the_answer(evidence: dict[str, Any], word: str, reason: str) -> None:
-    found = answer(Evidence(**evidence))
-    assert found.word == word
-    assert any(one.startswith(reason) for one in found.reasons), found.reasons
-    assert found.said.startswith(f"{word[0].upper()}{word[1:]}: ") and found.said.endswith(".")
+    verdict = answer(Evidence(**evidence))
+    assert verdict.word == word
+    assert any(sentence.startswith(reason) for sentence in verdict.reasons), verdict.reasons
+    assert verdict.sentence.startswith(f"{word[0].upper()}{word[1:]}: ") and verdict.sentence.endswith(".")
 
 
 def test_what_is_worse_decides() -> None:
@@ -64,10 +64,10 @@ def test_what_is_worse_decides() -> None:
     assert words == ["do not go yet", "cannot tell", "go with these changes", "go with these changes", "go"]
     # An answer that changed is said before anything else.
     for unknown, failing in ((0, 0), (1, 0), (0, 1)):
-        found = answer(Evidence(changed=2, changes=1, unknown=unknown, failing=failing))
-        assert found.reasons[0].startswith("2 statements answer ")
+        verdict = answer(Evidence(changed=2, changes=1, unknown=unknown, failing=failing))
+        assert verdict.reasons[0].startswith("2 statements answer ")
     # What has to be done is said where the answer is open, too.
-    assert "2 things to do" in answer(Evidence(unknown=1, unknown_share=0.5, changes=2)).said
+    assert "2 things to do" in answer(Evidence(unknown=1, unknown_share=0.5, changes=2)).sentence
 
 
 # --- what would settle it ---------------------------------------------------------------------
@@ -100,25 +100,25 @@ def judged(*statements: StatementVerdict, disturbance: str = "") -> Judged:
 
 def test_rounds_that_settle_it() -> None:
     # An interval of ± 10 % around no difference has to become one of less than ± 5 %: four times the rounds.
-    found = settling(judged(statement(0.0, 0.10)), round_seconds=60)
-    assert found is not None and found.rounds is not None
-    assert 4 * 10 - 10 <= found.rounds <= 1.3 * 4 * 10
-    assert found.minutes == found.rounds
-    assert found.said == f"about {found.rounds} more rounds, {found.minutes} minutes"
+    estimate = settling(judged(statement(0.0, 0.10)), round_seconds=60)
+    assert estimate is not None and estimate.rounds is not None
+    assert 4 * 10 - 10 <= estimate.rounds <= 1.3 * 4 * 10
+    assert estimate.minutes == estimate.rounds
+    assert estimate.sentence == f"about {estimate.rounds} more rounds, {estimate.minutes} minutes"
     # A difference of 20 % is settled when the interval leaves out none: sooner.
     sooner = settling(judged(statement(-0.2, 0.25)), round_seconds=60)
-    assert sooner is not None and sooner.rounds is not None and sooner.rounds < found.rounds
+    assert sooner is not None and sooner.rounds is not None and sooner.rounds < estimate.rounds
     # Several: as many as the one that needs most.
     both = settling(judged(statement(0.0, 0.10), statement(-0.2, 0.25)), round_seconds=60)
-    assert both is not None and both.rounds == found.rounds
+    assert both is not None and both.rounds == estimate.rounds
     # Without an interval it takes the rounds of a first look at least.
     first = settling(judged(statement(0.0, math.inf, rounds=1)), round_seconds=1)
     assert first is not None and first.rounds == 10 and first.minutes == 5
 
 
 def test_what_no_rounds_settle() -> None:
-    found = settling(judged(statement(0.0, 3.0)), round_seconds=1)
-    assert found is not None and found.rounds is None and "longer log" in found.said
+    estimate = settling(judged(statement(0.0, 3.0)), round_seconds=1)
+    assert estimate is not None and estimate.rounds is None and "longer log" in estimate.sentence
     assert MOST_ROUNDS < 10 * (3.0 / 0.05) ** 2
     # What was told for another reason, matters too little or is decided needs none.
     assert settling(judged(statement(0.0, 0.1, aside=True)), 1) is None

@@ -96,8 +96,8 @@ def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path,
     ]
     done = pgstrata(*command, "--format", "json")
     assert done.returncode in (0, 1, 3), done.stderr
-    told = json.loads(done.stdout)
-    (to,) = told["to"]
+    answer = json.loads(done.stdout)
+    (to,) = answer["to"]
     assert sorted(name.split(" ", 1)[1] for name in to["answers"]["changed"]) == sorted(CHANGED)
     counts = (len(SAME), len(VARYING), len(UNANSWERED))
     assert tuple(to["answers"][key] for key in ("same", "varying", "unanswered")) == counts
@@ -110,12 +110,16 @@ def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path,
         "Answers compared: 4 the same, 3 otherwise, 7 not compared, they vary, 1 without an answer" in lines
     )
     named = [name.split(" ", 1)[1] for name in to["answers"]["changed"]]
-    page = PageReader(place / told["page"])
-    table = next(one for one in page.tables if one.caption == "Statements that answer otherwise on 17")
+    page = PageReader(place / answer["page"])
+    table = next(
+        page_table
+        for page_table in page.tables
+        if page_table.caption == "Statements that answer otherwise on 17"
+    )
     assert [[cell.text for cell in row] for row in table.rows] == [[text] for text in named]
     words = " ".join(page.text)
     assert words.index("answers otherwise on the same data: 3") < words.index("to look at: ")
-    report = " ".join(PageReader(place / told["report"]).text)
+    report = " ".join(PageReader(place / answer["report"]).text)
     assert f"17 answers {', '.join(named)} differently from 13." in report
     # Digests are kept, no rows.
     kept = "".join(path.read_text() for path in place.glob("upgrade/**/run.json"))

@@ -29,18 +29,18 @@ BUSY = 300
 
 def _write(place: Path) -> None:
     (place / "shop.sql").write_text(DUMP)
-    told = [
+    entries = [
         plain(START, 1, "SET search_path TO hidden, public"),
         plain(START + S, 1, "PREPARE count_all AS SELECT count(*) FROM only_here"),
         plain(START + 2 * S, 1, "CREATE TABLE only_here_too (a int)"),
     ]
-    told += [plain(START + n * S, 0.5, "SELECT v FROM quiet") for n in range(10, 600, 10)]
+    entries += [plain(START + n * S, 0.5, "SELECT v FROM quiet") for n in range(10, 600, 10)]
     for n in range(100):
         at = START + BUSY * S + n * 30_000
-        told += extended(at, 6, "SELECT v FROM only_here WHERE v = $1", [f"{n + 1}"], name="S_1")
-    told.append(plain(START + (BUSY + 3) * S + S // 2, 1, "EXECUTE count_all"))
-    other = [replace(one, session="697dee41.1a2c") for one in told[:2]]
-    (place / "shop.csv").write_text(log(sorted([*told, *other], key=lambda one: one.time)))
+        entries += extended(at, 6, "SELECT v FROM only_here WHERE v = $1", [f"{n + 1}"], name="S_1")
+    entries.append(plain(START + (BUSY + 3) * S + S // 2, 1, "EXECUTE count_all"))
+    other = [replace(entry, session="697dee41.1a2c") for entry in entries[:2]]
+    (place / "shop.csv").write_text(log(sorted([*entries, *other], key=lambda entry: entry.time)))
 
 
 @pytest.mark.timeout(1200)
@@ -54,7 +54,7 @@ def test_the_busiest_window_is_replayed(pg13: Server, pg17: Server, place: Path,
     (to,) = answer["to"]
     # Without the search path and the PREPARE of the beginning, none of these would be found.
     assert to["new_errors"] == [] and answer["failed"] == {}
-    calls = {one["statement"]: one["calls"] for one in to["statements"]}
+    calls = {statement["statement"]: statement["calls"] for statement in to["statements"]}
     assert calls["SELECT v FROM only_here WHERE v = $1"] == 2 * 100
     assert calls["EXECUTE count_all"] == 2 and calls["SET search_path TO hidden, public"] == 2
     assert not any("CREATE TABLE" in text for text in calls)

@@ -37,9 +37,9 @@ def test_as_many_rounds_as_the_time_holds(
     minutes: float, length: float, keys: dict[str, object], seconds: float
 ) -> None:
     header = Header(begin=10**15, end=10**15 + int(length * 1e6))
-    found = rounds_in_time(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
+    rounds = rounds_in_time(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
     # A version that does not keep the pace is ended where its share of the time is over.
-    assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds < length)
+    assert dict(rounds.keys) == keys and rounds.seconds == seconds and rounds.cut == (seconds < length)
     # All of it, however long that takes, for those who say how often.
     asked = rounds_in_time(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0)
     assert (dict(asked.keys), asked.seconds) == ({"rounds": 2}, None)
@@ -56,8 +56,8 @@ def test_as_many_rounds_as_the_time_holds(
 def test_as_fast_as_answers_come_there_are_enough_rounds_to_look() -> None:
     """The log's statements took a tenth of a second of its ten: how long they take now nobody knows."""
     header = Header(begin=0, end=10**7, seconds=0.1, most_sessions=1)
-    found = rounds_in_time(question(), ReplayOptions(speed=0), header, 2, 2.0)
-    assert dict(found.keys) == {"until": "verdict", "max_seconds": 200.0}
+    rounds = rounds_in_time(question(), ReplayOptions(speed=0), header, 2, 2.0)
+    assert dict(rounds.keys) == {"until": "verdict", "max_seconds": 200.0}
 
 
 def test_versions_are_called_as_they_were_written() -> None:
@@ -66,8 +66,8 @@ def test_versions_are_called_as_they_were_written() -> None:
 
     old, new = server("pg:13.22", "pg13.22", 130022), server("pg:17.6", "pg17.6", 170006)
     asked = question(targets=("17", "path:/opt/pg17"))
-    found = Servers(old, (("17", new), ("path:/opt/pg17", new)), {}, ())
-    assert labels(asked, found) == ["13", "17", "pg17.6"]
+    servers = Servers(old, (("17", new), ("path:/opt/pg17", new)), {}, ())
+    assert labels(asked, servers) == ["13", "17", "pg17.6"]
     assert [spec_of(text) for text in ("13", "17.6", "18beta1", "path:/opt", "pg:17")] == [
         "pg:13",
         "pg:17.6",

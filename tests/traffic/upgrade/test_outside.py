@@ -83,7 +83,7 @@ def test_nothing_leaves_the_servers_under_test(pg17: Server, place: Path, pgstra
     assert refused["count"] == len(REFUSED) and refused["example"].startswith("do ")
     assert answer["to"][0]["new_errors"] == []
     # What the text shows was not sent: only the server's refusals of the others are in the figures.
-    sent = " ".join(one["statement"].lower() for one in answer["to"][0]["statements"])
+    sent = " ".join(statement["statement"].lower() for statement in answer["to"][0]["statements"])
     assert "near_orders" in sent
     for words in (
         "checkpoint",

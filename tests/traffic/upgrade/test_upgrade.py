@@ -36,26 +36,30 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     ]
     done = pgstrata(*command, "--format", "json")
     assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert told["from"]["version"].startswith("13.") and told["failed"] == {} and told["left_out"] == {}
-    (to,) = told["to"]
+    answer = json.loads(done.stdout)
+    assert answer["from"]["version"].startswith("13.") and answer["failed"] == {} and answer["left_out"] == {}
+    (to,) = answer["to"]
     assert to["version"].startswith("17.") and to["rounds"] == 6
     slow = to["statements"][0]
     assert slow["statement"] == SLOW and slow["word"] == "slower" and slow["longer"] > 3
     assert slow["plan_changed"] and slow["share"] > 0.4 and slow["calls"] == 6 * 40
-    assert told["answer"] == {"17": "do not go yet"}
+    assert answer["answer"] == {"17": "do not go yet"}
     assert re.match(
         r"Do not go yet: 1 statement answers otherwise on the same data; 1 statement fails in every round; "
         r"[1-3] statements? with [0-9.]+ % ",
         to["said"],
     )
-    shares = [sum(one[key] for one in to["statements"]) for key in ("base_share", "share")]
+    shares = [sum(statement[key] for statement in to["statements"]) for key in ("base_share", "share")]
     assert shares == pytest.approx([1, 1])
     # What the new version rejects is no statement that has become faster.
     (error,) = to["new_errors"]
     assert error["sqlstate"] == "42601" and error["then"] is None and error["count"] == to["rounds"]
     assert "trailing junk after numeric literal" in error["message"]
-    (rejected,) = [one for one in to["statements"] if one["statement"] == error["statement"].split(" ", 1)[1]]
+    (rejected,) = [
+        statement
+        for statement in to["statements"]
+        if statement["statement"] == error["statement"].split(" ", 1)[1]
+    ]
     assert rejected["word"] == "unclear" and "failed 6 of 6 times" in rejected["doubt"]
     # What comes to another number of rows in every round is told, as far as order of sessions plays no part.
     (other,) = to["differing_rows"]
@@ -63,21 +67,21 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     assert (other["base"], other["other"]) == (0, 1)
     assert to["answers"]["changed"] == [other["statement"]] and to["answers"]["same"] >= 2
     # What the servers themselves say of their defaults.
-    defaults = {one["name"]: one["defaults"] for one in told["settings"]}
+    defaults = {setting["name"]: setting["defaults"] for setting in answer["settings"]}
     assert defaults["password_encryption"] == {"13": "md5", "17": "scram-sha-256"}
     assert defaults["hash_mem_multiplier"] == {"13": "1", "17": "2"}
     assert defaults["shared_buffers"] == {"13": "8MB", "17": "128MB"}
-    assert "vacuum_defer_cleanup_age" in told["settings_of_one"]["13"]
-    assert "io_combine_limit" in told["settings_of_one"]["17"]
-    for sizes in told["sizes"].values():
+    assert "vacuum_defer_cleanup_age" in answer["settings_of_one"]["13"]
+    assert "io_combine_limit" in answer["settings_of_one"]["17"]
+    for sizes in answer["sizes"].values():
         assert sizes["loaded"]["database"] > 12e6 and sizes["end"]["tables"] >= sizes["loaded"]["tables"] / 2
     # The index is missing at the end, and was there when all was loaded.
-    ours, theirs = told["sizes"]["13"], told["sizes"]["17"]
+    ours, theirs = answer["sizes"]["13"], answer["sizes"]["17"]
     assert theirs["end"]["indexes"] < 0.8 * ours["end"]["indexes"]
-    again = [one for one in told["not_covered"] if one["what"].startswith("Failed in the log")]
+    again = [gap for gap in answer["not_covered"] if gap["what"].startswith("Failed in the log")]
     assert again[0]["count"] > 10 and again[0]["share"] is None
 
-    page = PageReader(Path(files / told["page"]))
+    page = PageReader(Path(files / answer["page"]))
     table = next(table for table in page.tables if table.caption.startswith("Statements on 17"))
     first = [cell.text for cell in table.rows[0]]
     assert "slower" in first[0] and "times as long" in first[1] and first[2] == SLOW
@@ -85,7 +89,7 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     # Why, and what helps: the index that the new version lacks, measured with it and without.
     cause = slow["cause"]
     assert cause["word"] == "schema" and "for want of an index" in cause["sentence"]
-    (index,) = [one for one in cause["remedies"] if one["kind"] == "index"]
+    (index,) = [remedy for remedy in cause["remedies"] if remedy["kind"] == "index"]
     assert index["word"] == "faster" and index["times"]["ratio"] < 0.5
     assert "CREATE INDEX" in index["sql"][0] and "orders" in index["sql"][0]
     assert {other["query"] for other in index["others"]} and "a remedy is proven, below" in to["said"]
@@ -95,12 +99,12 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     alone = slow["alone"]["verdict"]
     assert alone["word"] == "slower" and alone["n"] >= 16 and slow["alone"]["reason"] == ""
     words = " ".join(page.text)
-    assert page.headings[:2] == [f"PostgreSQL {told['from']['version']} to {to['version']}", "The answer"]
+    assert page.headings[:2] == [f"PostgreSQL {answer['from']['version']} to {to['version']}", "The answer"]
     assert "Seq Scan on orders" in words and "by orders_account" in words
     # Words that need a statistician, or somebody who knows this program.
     for jargon in ("p-value", "variant", "relative rate", "confidence", "interval", "shape", "SQLSTATE"):
         assert not re.search(rf"\b{jargon}", words), jargon
-    assert (files / told["report"]).exists()
+    assert (files / answer["report"]).exists()
 
     # The same command finds what is there, and says it in short.
     short = pgstrata(*command)
@@ -128,7 +132,7 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     assert "took " in checklist["analyze"]["title"] and "MiB on 17" in checklist["sizes"]["title"].replace(
         to["version"], "17"
     )
-    assert 0 <= told["other_load"] <= 1 and told["lag_seconds"] >= 0
+    assert 0 <= answer["other_load"] <= 1 and answer["lag_seconds"] >= 0
 
     # What is not known is settled by the command that the answer names, beside what was measured.
     more = pgstrata(*command, "--more", "0.2", "--format", "json")
@@ -187,8 +191,8 @@ def test_a_log_that_says_too_little(files: Path, asked: Asked) -> None:
     bare = re.sub(r"duration: [0-9.]+ ms  (?=statement|execute)", "", log)
     bare = "".join(line for line in bare.splitlines(keepends=True) if "duration: " not in line)
     (files / "bare.csv").write_text(bare)
-    code, said = asked(*question, "--log", "bare.csv", "--dry-run")
-    assert code == 0, said
+    code, output = asked(*question, "--log", "bare.csv", "--dry-run")
+    assert code == 0, output
 
 
 def test_versions_that_are_no_upgrade(files: Path, asked: Asked) -> None:
@@ -204,14 +208,14 @@ def test_versions_that_are_no_upgrade(files: Path, asked: Asked) -> None:
     refused(asked("upgrade", "--from", "13", "--to", "17", *what, *other), "no server here", "13, 17")
     refused(asked("upgrade", "--from", "13", "--to", "17", *what, "--after-load", "17"), "17=migrate.sql")
     # Going back is a question, too, and said to be one; so is a dump that is newer than a server.
-    code, said = asked("upgrade", "--from", "17", "--to", "13", *what)
-    assert code == 0 and "13." in said and "what going back would change" in said
+    code, output = asked("upgrade", "--from", "17", "--to", "13", *what)
+    assert code == 0 and "13." in output and "what going back would change" in output
     newer = (files / "shop.sql").read_text().replace("database version 13", "database version 16", 1)
     (files / "newer.sql").write_text(newer)
     what = ("--dump", "newer.sql", "--log", "postgresql.csv", "--dry-run")
-    code, said = asked("upgrade", "--from", "13", "--to", "17", *what)
-    assert code == 0 and "was made of PostgreSQL 16." in said
-    assert said.count("is newer than") == 1
+    code, output = asked("upgrade", "--from", "13", "--to", "17", *what)
+    assert code == 0 and "was made of PostgreSQL 16." in output
+    assert output.count("is newer than") == 1
 
 
 def test_extensions_that_one_side_lacks(files: Path, pg17: Server, asked: Asked) -> None:
@@ -224,8 +228,8 @@ def test_extensions_that_one_side_lacks(files: Path, pg17: Server, asked: Asked)
     refused(asked("upgrade", "--from", "13", "--to", poor, *what), "lacks the extension pg_stat_statements")
     refused(asked("upgrade", "--from", poor, "--to", "17", *what), "lacks the extension pg_stat_statements")
     # Of several new versions the others go on, and the page will say so.
-    code, said = asked("upgrade", "--from", "13", "--to", poor, "--to", "17", *what)
-    assert code == 0 and "it is left out" in said, said
+    code, output = asked("upgrade", "--from", "13", "--to", poor, "--to", "17", *what)
+    assert code == 0 and "it is left out" in output, output
 
 
 def test_statistics_in_the_place_of_a_log(files: Path, pg13: Server, asked: Asked) -> None:
@@ -235,8 +239,8 @@ def test_statistics_in_the_place_of_a_log(files: Path, pg13: Server, asked: Aske
         admin.execute("ANALYZE")
         Shop(cluster, "shop", sessions=2, rounds=3, think=0).work()
         server = f"host={cluster.socket_dir} port={cluster.port} user={USER} dbname=shop"
-        code, said = asked(*what, "--statements", server)
-    assert code == 0, said
+        code, output = asked(*what, "--statements", server)
+    assert code == 0, output
     (file,) = (files / "upgrade").glob("*/statements-*.traffic")
     with Captured(file) as captured:
         assert captured.header.synthetic and captured.header.statements > 20
@@ -249,8 +253,8 @@ def test_statistics_in_the_place_of_a_log(files: Path, pg13: Server, asked: Aske
 
 def test_a_disk_that_is_too_small(files: Path, small_disk: Path, asked: Asked) -> None:
     (small_disk / "filled").write_bytes(b"x" * (120 << 20))
-    code, said = asked(
+    code, output = asked(
         *("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump", "--log", "postgresql.csv"),
         *("--data-dir", small_disk),
     )
-    refused((code, said), "free", "--data-dir", code=1)
+    refused((code, output), "free", "--data-dir", code=1)

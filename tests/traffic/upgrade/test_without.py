@@ -78,10 +78,10 @@ CREATE TABLESPACE fast OWNER postgres LOCATION '/mnt/fast';
 def _write(place: Path) -> None:
     (place / "shop.sql").write_text(DUMP)
     (place / "globals.sql").write_text(GLOBALS)
-    told = [plain(START + n * 20_000, 1, "SELECT count(*) FROM paid") for n in range(20)]
-    told += extended(START + 500_000, 3, "SELECT tags -> $1 FROM orders", ["a"])
-    told += [plain(START + 600_000, 1, "SELECT spot FROM places")]
-    (place / "shop.csv").write_text(log(told))
+    entries = [plain(START + n * 20_000, 1, "SELECT count(*) FROM paid") for n in range(20)]
+    entries += extended(START + 500_000, 3, "SELECT tags -> $1 FROM orders", ["a"])
+    entries += [plain(START + 600_000, 1, "SELECT spot FROM places")]
+    (place / "shop.csv").write_text(log(entries))
 
 
 @pytest.mark.timeout(1200)
@@ -108,10 +108,10 @@ def test_an_extension_is_left_out_with_what_depends_on_it(
     for begin in NEEDS[1:]:
         assert any(text.startswith(begin) for text in left_out), (begin, left_out)
     assert not any("orders" in text or "paid" in text or "hstore" in text for text in left_out)
-    statements = {one["statement"]: one for one in answer["to"][0]["statements"]}
+    statements = {statement["statement"]: statement for statement in answer["to"][0]["statements"]}
     assert any("FROM paid" in text for text in statements)
     # No password of a role is anywhere in what was made.
-    made = [path for path in place.rglob("*") if path.is_file() and path.name != "globals.sql"]
+    paths = [path for path in place.rglob("*") if path.is_file() and path.name != "globals.sql"]
     for secret in ("SCRAM-SHA-256", "c2VydmVy", "07505b3b0b"):
-        assert not [path for path in made if secret.encode() in path.read_bytes()]
+        assert not [path for path in paths if secret.encode() in path.read_bytes()]
         assert secret not in done.stdout + done.stderr

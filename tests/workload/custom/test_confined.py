@@ -130,8 +130,8 @@ def test_what_stays_inside_is_not(statement: str) -> None:
 
 
 def test_a_table_that_is_called_language_is_the_roles_own() -> None:
-    made = _reaching().treatment("CREATE TABLE public.language (language_id int, name text)")
-    assert made.text and not made.superuser and not made.why
+    treatment = _reaching().treatment("CREATE TABLE public.language (language_id int, name text)")
+    assert treatment.text and not treatment.superuser and not treatment.why
     language = _reaching().treatment("CREATE OR REPLACE TRUSTED PROCEDURAL LANGUAGE plpgsql")
     assert language.superuser and not language.why
     for statement in ("CREATE LANGUAGE plpython3u", "CREATE TRUSTED LANGUAGE mine HANDLER h"):

@@ -18,15 +18,15 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files as they are read; every file counts as huge, and the cache is the test's own."""
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(contents, "REMEMBERED_BYTES", 1)
-    found: list[Path] = []
+    paths: list[Path] = []
     really = contents._read
 
     def read(path: Path) -> str:
-        found.append(path)
+        paths.append(path)
         return really(path)
 
     monkeypatch.setattr(contents, "_read", read)
-    return found
+    return paths
 
 
 def again(path: Path) -> str:

@@ -44,8 +44,8 @@ def folder(tmp_path: Path) -> Path:
 
 def phases(folder: Path, **options: Any) -> list[Phase]:
     custom = catalog.find("custom")
-    made = custom.Options.model_validate(options, context={"folder": str(folder)})
-    return list(custom.phases(made, NEWEST))
+    validated = custom.Options.model_validate(options, context={"folder": str(folder)})
+    return list(custom.phases(validated, NEWEST))
 
 
 def copied(folder: Path, **rows: Any) -> dict[str, str]:

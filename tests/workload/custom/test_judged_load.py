@@ -39,6 +39,6 @@ def test_the_load_of_own_files_is_judged(place: Path, pgstrata: Program) -> None
         assert [step.name for step in judged] == names
         assert all(step.turns == "rounds" and len(step.slices) == 2 for step in judged)
         assert all(step.judged_load and step.judged_load.executions == 2 for step in judged)
-    told = pgstrata("compare", "pg10", "pg17", "--format", "json")
-    (against,) = json.loads(told.stdout)
+    compared = pgstrata("compare", "pg10", "pg17", "--format", "json")
+    (against,) = json.loads(compared.stdout)
     assert [row["step"] for row in against["steps"]] == names

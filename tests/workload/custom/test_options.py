@@ -42,8 +42,8 @@ def campaign(tmp_path: Path) -> Write:
 
 def phases(file: Path, version_num: int = 170_000) -> list[Phase]:
     (chosen,) = read_campaign(file).workloads
-    made: list[Phase] = chosen.workload.phases(chosen.options, Features(version_num))
-    return made
+    result: list[Phase] = chosen.workload.phases(chosen.options, Features(version_num))
+    return result
 
 
 def steps(file: Path) -> dict[str, Step]:
@@ -65,7 +65,7 @@ def test_scripts_alone_are_one_step(campaign: Write) -> None:
 
 @pytest.mark.program
 def test_roles_stand_side_by_side_and_the_first_is_judged(campaign: Write) -> None:
-    found = steps(
+    by_name = steps(
         campaign(
             'clients = [1, 8]\nmode = "prepared"\n'
             '[[workloads.options.steps]]\nname = "mixed"\nseconds = 5\nroles = ['
@@ -73,11 +73,11 @@ def test_roles_stand_side_by_side_and_the_first_is_judged(campaign: Write) -> No
             '{name = "buy", scripts = "buy.sql", clients = 2, rate = 50, mode = "simple"}]\n'
         )
     )
-    assert list(found) == ["mixed-c1", "mixed-c8"]
-    look, buy = found["mixed-c8"].roles
+    assert list(by_name) == ["mixed-c1", "mixed-c8"]
+    look, buy = by_name["mixed-c8"].roles
     assert (look.clients, look.mode, look.rate) == (8, "prepared", None)
     assert buy.rate is not None and (buy.clients, buy.mode, buy.rate.per_client) == (2, "simple", 25)
-    assert found["mixed-c8"].headline.role == "look" and found["mixed-c8"].seconds == 5
+    assert by_name["mixed-c8"].headline.role == "look" and by_name["mixed-c8"].seconds == 5
 
 
 @pytest.mark.program
@@ -90,16 +90,16 @@ def test_what_is_said_to_read_only_is_held_to_it(campaign: Write) -> None:
 
 @pytest.mark.program
 def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) -> None:
-    found = steps(campaign('setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n'))
-    assert list(found) == ["load.make", "load.rows", "look"]
-    assert all(step.tables == ["t"] for step in found.values())
-    assert found["load.make"].load and not found["load.make"].measured
-    (script,) = found["load.rows"].roles[0].scripts
+    by_name = steps(campaign('setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n'))
+    assert list(by_name) == ["load.make", "load.rows", "look"]
+    assert all(step.tables == ["t"] for step in by_name.values())
+    assert by_name["load.make"].load and not by_name["load.make"].measured
+    (script,) = by_name["load.rows"].roles[0].scripts
     assert "COPY t FROM STDIN WITH CSV HEADER" in str(script.spec())
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ('scripts = "nowhere.sql"', r"there is no file .*nowhere\.sql"),
         ('scripts = "look.sql@x"', "the weight 'x' of"),
@@ -116,8 +116,8 @@ def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) 
         ("seconds = 1", "has nothing to do"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_starts(campaign: Write, options: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_is_wrong_is_said_before_anything_starts(campaign: Write, options: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         plan(campaign(f"{options}\n"))
 
 
@@ -131,9 +131,9 @@ def test_a_script_is_read_by_the_driver_first(campaign: Write, tmp_path: Path) -
 def test_other_content_is_another_measurement(campaign: Write, tmp_path: Path) -> None:
     def contents() -> dict[str, Any]:
         (chosen,) = read_campaign(campaign('setup = ["make.sql"]\nqueries = "queries"\n')).workloads
-        found: dict[str, Any] = chosen.all_options["contents"]
-        assert list(found) == [str(tmp_path / "make.sql"), str(tmp_path / "queries")]
-        return found
+        digests: dict[str, Any] = chosen.all_options["contents"]
+        assert list(digests) == [str(tmp_path / "make.sql"), str(tmp_path / "queries")]
+        return digests
 
     before = contents()
     assert contents() == before
@@ -174,8 +174,8 @@ def test_an_extension_that_one_server_lacks_leaves_it_out(
     """Known from the servers' files, before anything starts."""
     servers = {"pg:12": pg12, "pg:17": replace(pg17, bin_dir=Path("/nowhere/bin"))}
     file = campaign('setup = ["make.sql"]\nextensions = ["hstore", "postgis"]\nscripts = "look.sql"\n')
-    made = make_plan(read_campaign(file), Results(file.parent / "results"), lambda spec, how: servers[spec])
-    assert [run.unable for run in made.runs] == [
+    plan = make_plan(read_campaign(file), Results(file.parent / "results"), lambda spec, how: servers[spec])
+    assert [run.unable for run in plan.runs] == [
         "custom needs the extension postgis, which pg12.22 lacks",
         "",  # it is not there yet, so nobody knows
     ]
@@ -201,7 +201,7 @@ def test_a_dump_that_no_pg_restore_reads_says_which_to_install(campaign: Write, 
 
 @pytest.mark.program
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("whole.dump", b"PGDMP\x01\x0d\x00\x04\x08", "cannot read .*whole.dump"),
         ("small.sql.gz", b"\x1f\x8b\x08", "is compressed"),
@@ -210,13 +210,13 @@ def test_a_dump_that_no_pg_restore_reads_says_which_to_install(campaign: Write, 
     ],
 )
 def test_what_is_no_setup_says_what_it_is(
-    campaign: Write, tmp_path: Path, name: str, content: bytes | None, said: str
+    campaign: Write, tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     if content is None:
         (tmp_path / name).mkdir()
     else:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         phases(campaign(f'setup = ["{name}"]\n'))
 
 

@@ -75,8 +75,8 @@ def shop(pg12: Server) -> Iterator[Path]:
 
 def phases(**options: Any) -> list[Phase]:
     custom = catalog.find("custom")
-    made = custom.Options.model_validate(options, context={"folder": "/"})
-    return custom.phases(made, NEWEST)
+    validated = custom.Options.model_validate(options, context={"folder": "/"})
+    return custom.phases(validated, NEWEST)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -145,28 +145,28 @@ def test_rows_of_files_are_loaded_beside_each_other(cluster: Cluster, tmp_path: 
     csv = {"table": "s.t", "files": [files[1]], "delimiter": ";"}
     parquet = {"table": "s.t", "files": [files[3]], "columns": ["a", "b", "c"]}
     with database(cluster, "pgstrata") as connection:
-        made = phases(setup=[files[0], csv, files[2], parquet], settle="none")
-        names = [phase.name for phase in made]  # type: ignore[union-attr]
+        load_phases = phases(setup=[files[0], csv, files[2], parquet], settle="none")
+        names = [phase.name for phase in load_phases]  # type: ignore[union-attr]
         assert names == ["confine", "files", "load.make", "load.rows", "confine"]
-        for phase in made[:2]:
+        for phase in load_phases[:2]:
             work(cluster, "pgstrata", phase)  # type: ignore[arg-type]
-        for phase in made[2:]:
+        for phase in load_phases[2:]:
             run_phase(cluster, "pgstrata", phase)
-        found = connection.execute("SELECT a, b, c::text FROM s.t ORDER BY a").fetchall()
-        assert found == [(1, 'x;"y', "1.5"), (2, "-", None), (3, "p,q", "0.25"), (4, None, None)]
-        found = connection.execute("SELECT * FROM u ORDER BY a").fetchall()
-        assert found == [(0, "zero"), (1, "one"), (2, None)]
+        rows = connection.execute("SELECT a, b, c::text FROM s.t ORDER BY a").fetchall()
+        assert rows == [(1, 'x;"y', "1.5"), (2, "-", None), (3, "p,q", "0.25"), (4, None, None)]
+        rows = connection.execute("SELECT * FROM u ORDER BY a").fetchall()
+        assert rows == [(0, "zero"), (1, "one"), (2, None)]
 
 
 def test_all_formats_hold_the_same_rows(shop: Path) -> None:
-    found = []
+    contents = []
     for name in FORMATS:
         source = read(shop / name, digest_of(shop / name))
         source.unpack(lambda text: None, lambda: None)
         blocks = [item for item in source.items if isinstance(item, CopyBlock)]
-        found.append({block.text: block.file.read_bytes() for block in blocks})
-    assert found[0] == found[1] == found[2] == found[3]
-    assert sum(rows.count(b"\n") for rows in found[0].values()) == CUSTOMERS + ORDERS + 100 + 3
+        contents.append({block.text: block.file.read_bytes() for block in blocks})
+    assert contents[0] == contents[1] == contents[2] == contents[3]
+    assert sum(rows.count(b"\n") for rows in contents[0].values()) == CUSTOMERS + ORDERS + 100 + 3
 
 
 def test_a_campaign_of_files_compares_two_servers(
@@ -208,8 +208,8 @@ roles = [
     done = alone("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"rejected: (broken|lacking): .+, and 1 more", done.stderr), done.stderr
-    for found in place.glob("results/*/*/*/*/run.json"):
-        run = json.loads(found.read_text())
+    for path in place.glob("results/*/*/*/*/run.json"):
+        run = json.loads(path.read_text())
         steps = {step["name"]: step for step in run["steps"]}
         assert list(steps) == [
             *(f"load.shop.{part}" for part in ("schema", "rows", "indexes", "constraints")),
@@ -393,8 +393,8 @@ def test_an_error_of_an_archive_names_the_line_that_pg_restore_prints(
     custom_campaign(place, pg12, '["before.sql", "made.dump"]')
     done = pgstrata("run", "a.toml", "--no-report")
     assert done.returncode == 1
-    found = re.search(r"made\.dump, line (\d+) of pg_restore -f - --section=pre-data: ", done.stderr)
-    assert found is not None and int(found[1]) > 1, done.stderr
+    match = re.search(r"made\.dump, line (\d+) of pg_restore -f - --section=pre-data: ", done.stderr)
+    assert match is not None and int(match[1]) > 1, done.stderr
     assert "statement: CREATE TABLE public.t" in done.stderr
 
 

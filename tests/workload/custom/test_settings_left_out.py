@@ -35,9 +35,9 @@ def test_the_server_says_what_it_has() -> None:
     """A number promises what a server in the middle of its development may lack, and the other way round."""
     promised = replace(NEWEST, version_num=170000)
     assert _has_setting(promised, "transaction_timeout") and not _has_setting(promised, "default_with_oids")
-    said = replace(promised, settings=frozenset({"default_with_oids"}))
-    assert not _has_setting(said, "transaction_timeout") and _has_setting(said, "Default_With_OIDs")
-    assert _has_setting(said, "of_an_extension")
+    features = replace(promised, settings=frozenset({"default_with_oids"}))
+    assert not _has_setting(features, "transaction_timeout") and _has_setting(features, "Default_With_OIDs")
+    assert _has_setting(features, "of_an_extension")
 
 
 def test_a_server_that_runs_already_is_asked(pg17: Server) -> None:
@@ -59,7 +59,9 @@ def test_the_page_lists_what_was_left_out(place: Path, pgstrata: Program, pg17: 
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = Results(place / "results").runs()
     outside = outside_in(run.record.facts)
-    assert outside is not None and [one.what for one in outside.settings] == ["SET default_with_oids = false"]
+    assert outside is not None and [setting.what for setting in outside.settings] == [
+        "SET default_with_oids = false"
+    ]
     (page,) = (place / "results").rglob("index.html")
     (row,) = PageReader(page).table("Left out of the setup").rows
     assert [cell.text for cell in row] == [

@@ -37,8 +37,8 @@ def read(folder: Path, text: str) -> list[SqlStatement | Copy]:
 
 
 def test_statements_end_where_psql_ends_them(tmp_path: Path) -> None:
-    found = read(tmp_path, DUMP.replace("x1$$, ", ""))
-    assert [(item.line, item.text[:12]) for item in found] == [
+    items = read(tmp_path, DUMP.replace("x1$$, ", ""))
+    assert [(item.line, item.text[:12]) for item in items] == [
         (3, "SET x = 1"),
         (4, "SELECT 'a;''"),
         (5, "CREATE RULE "),
@@ -47,13 +47,13 @@ def test_statements_end_where_psql_ends_them(tmp_path: Path) -> None:
         (12, "COPY nothing"),
         (14, "SELECT $1, '"),
     ]
-    assert found[3].text.endswith("SELECT 2; END")
-    rows = [(tmp_path / "made.sql").read_bytes()[i.begin : i.end] for i in found if isinstance(i, Copy)]
+    assert items[3].text.endswith("SELECT 2; END")
+    rows = [(tmp_path / "made.sql").read_bytes()[i.begin : i.end] for i in items if isinstance(i, Copy)]
     assert rows == [b"1\t;'\n\\\\.\t2\n", b""]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("SELECT 1;\n\\connect other\n", r"made\.sql:2: \\connect other is a command of psql"),
         ("SELECT 1;\n\nSELECT 'a;\n", r"made\.sql:3: a ' is never closed"),
@@ -63,8 +63,8 @@ def test_statements_end_where_psql_ends_them(tmp_path: Path) -> None:
         ("SELECT '\0';", r"made\.sql:1: a statement holds a NUL"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_file_and_line(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_read_is_said_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read(tmp_path, text)
 
 
@@ -87,7 +87,7 @@ def test_rows_come_out_of_a_dump_however_it_is_cut(text: str, seed: int) -> None
         step = dice.randint(1, 7)
         pieces.append(whole[at : at + step])
         at += step
-    found: list[bytes] = []
-    assert rows_of_copy(lambda: pieces.pop(0) if pieces else b"", found.append)
-    assert b"".join(found) == rows
-    assert not rows_of_copy(iter([b"COPY t FROM stdin;\n1\n", b""]).__next__, found.append)
+    parts: list[bytes] = []
+    assert rows_of_copy(lambda: pieces.pop(0) if pieces else b"", parts.append)
+    assert b"".join(parts) == rows
+    assert not rows_of_copy(iter([b"COPY t FROM stdin;\n1\n", b""]).__next__, parts.append)

@@ -58,9 +58,9 @@ def test_steps_that_read_are_kept_and_the_next_attempt_goes_on(
         (room.place / "look.sql").write_text(LOOK)
         run(room, file, "--no-report")
         assert room.left_after(5) == []
-    (made,) = Results(room.results).runs()
-    assert made.done
-    assert [step.attempt for step in made.steps if step.measured] == [1, 1, 2]
+    (stored_run,) = Results(room.results).runs()
+    assert stored_run.done
+    assert [step.attempt for step in stored_run.steps if step.measured] == [1, 1, 2]
 
 
 @pytest.mark.slow
@@ -73,8 +73,8 @@ def test_variants_take_turns_until_their_verdict(room: Room, pg17: Server) -> No
     a, b = Results(room.results).runs()
     assert a.comparison == b.comparison and a.record.comparison
     assert a.record.comparison.until == "verdict"
-    slices = [step.slices for made in (a, b) for step in made.steps if step.measured]
-    assert len(slices) == 2 and all(len(one) > 10 for one in slices)
+    slices = [step.slices for stored_run in (a, b) for step in stored_run.steps if step.measured]
+    assert len(slices) == 2 and all(len(step_slices) > 10 for step_slices in slices)
 
 
 @pytest.mark.parametrize("number", [INT, pytest.param(KILL, marks=pytest.mark.slow)])
@@ -87,15 +87,15 @@ def test_what_was_being_unpacked_is_whole_or_gone(room: Room, pg17: Server, numb
     file = write(room, f'servers = ["{spec(pg17)}"]', options)
     file.write_text(file.read_text().replace('"setup.sql"', '"setup.sql", "big.parquet"'))
     with room:
-        end_when(room, file, number, lambda: "unpacking the rows of big.parquet" in room.said)
+        end_when(room, file, number, lambda: "unpacking the rows of big.parquet" in room.printed)
         if number == INT:
             assert room.left_after(5) == []
         assert not [p for p in room.cache.glob("custom/*") if not p.name.startswith(".")]
         run(room, file, "--no-report")
         assert room.left_after(5) == []
-    (made,) = Results(room.results).runs()
-    assert made.done
-    assert sum(step.operations for step in made.steps if step.measured) > 0
+    (stored_run,) = Results(room.results).runs()
+    assert stored_run.done
+    assert sum(step.operations for step in stored_run.steps if step.measured) > 0
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_script_that_writes_although_it_was_said_to_read_fails_its_step(
     file = write(room, f'servers = ["{spec(pg17)}"]', STEPS.replace("[1, 2, 3]", "1"))
     with room:
         assert room.start("run", file, "--no-report").wait(240) == 1
-        assert "it was said to read only, and has changed" in room.said and "of t" in room.said
-    (made,) = Results(room.results).runs()
-    assert made.record.status == "failed" and made.record.error
-    assert "leave reads_only out" in made.record.error.hint
+        assert "it was said to read only, and has changed" in room.printed and "of t" in room.printed
+    (stored_run,) = Results(room.results).runs()
+    assert stored_run.record.status == "failed" and stored_run.record.error
+    assert "leave reads_only out" in stored_run.record.error.hint

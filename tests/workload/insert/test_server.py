@@ -111,8 +111,8 @@ def test_rows_and_ids_after_each_step(whole: Whole, step: str, expected: tuple[i
 
 
 def test_indexes_after_each_step(whole: Whole) -> None:
-    for step, found in whole.indexes.items():
-        for n, definitions in enumerate(found, start=1):
+    for step, by_table in whole.indexes.items():
+        for n, definitions in enumerate(by_table, start=1):
             expected = [PRIMARY] if step == "l.i0" else [*SECONDARY, PRIMARY]
             assert definitions == [text.format(n=n) for text in expected], step
 

@@ -33,8 +33,8 @@ def charts(tmp_path: Path, variants: Sequence[str]) -> dict[str, Chart]:
 
 @pytest.mark.long
 def test_one_line_per_version_and_versions_from_old_to_new(tmp_path: Path) -> None:
-    found = charts(tmp_path, ["pg17.11.x10a", "pg9.6.24.x10a", "pg12.22.x10a"])
-    clients, versions = found.values()
+    by_title = charts(tmp_path, ["pg17.11.x10a", "pg9.6.24.x10a", "pg12.22.x10a"])
+    clients, versions = by_title.values()
     assert {t["name"] for t in clients.data} == {"pg9.6.24", "pg12.22", "pg17.11"}
     assert {t["meta"] for t in clients.data} == {"pg9.6.24.x10a", "pg12.22.x10a", "pg17.11.x10a"}
     assert {t["name"] for t in versions.data} == {"1 client", "8 clients"}
@@ -44,15 +44,15 @@ def test_one_line_per_version_and_versions_from_old_to_new(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_configs_have_charts_of_their_own(tmp_path: Path) -> None:
-    found = charts(tmp_path, ["pg12.22.x", "pg17.11.x", "pg12.22.y", "pg17.11.y"])
-    assert [title.partition(":")[0] for title in found] == [
+    by_title = charts(tmp_path, ["pg12.22.x", "pg17.11.x", "pg12.22.y", "pg17.11.y"])
+    assert [title.partition(":")[0] for title in by_title] == [
         "select-only, simple, x",
         "select-only, simple, x",
         "select-only, simple, y",
         "select-only, simple, y",
     ]
-    assert len({chart.id for chart in found.values()}) == 4
-    for title, chart in found.items():
+    assert len({chart.id for chart in by_title.values()}) == 4
+    for title, chart in by_title.items():
         config = title.partition(":")[0][-1]
         if "by version" in title:
             assert all(t["x"] == ["pg12.22", "pg17.11"] for t in chart.data)
@@ -63,8 +63,8 @@ def test_configs_have_charts_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("variants", [["pg17.11.x", "pg17.11.y"], ["pg12.22.x", "pg17.11.x", "pg17.11.y"]])
 def test_what_is_no_question_of_versions_shares_a_chart(tmp_path: Path, variants: list[str]) -> None:
-    found = charts(tmp_path, variants)
-    assert len(found) == 2
-    for chart in found.values():
+    by_title = charts(tmp_path, variants)
+    assert len(by_title) == 2
+    for chart in by_title.values():
         assert "version" not in chart.title
         assert variants[0] in ([t["name"] for t in chart.data] + chart.data[0]["x"])

@@ -103,9 +103,9 @@ def test_the_database_is_that_of_pgbench(
 def test_databases_are_interchangeable_both_ways(cluster: Cluster) -> None:
     with database(cluster, "ours") as ours:
         initialise(cluster, "ours")
-        said = pgbench(cluster, "ours", "-c", "2", "-t", "20")
-        assert "number of transactions actually processed: 40/40" in said
-        assert "scaling factor: 1" in said
+        output = pgbench(cluster, "ours", "-c", "2", "-t", "20")
+        assert "number of transactions actually processed: 40/40" in output
+        assert "scaling factor: 1" in output
         assert ours.execute("SELECT count(*) FROM pgbench_history").fetchone() == (40,)
     with database(cluster, "theirs") as theirs:
         pgbench(cluster, "theirs", "-i", "-q")
@@ -191,8 +191,8 @@ def test_a_campaign_finds_scripts_beside_itself_and_the_command_line_where_it_is
     for arguments in (["study/own.toml"], ["study/own.toml", "--script", "two.sql@2", "--name", "other"]):
         done = pgstrata("run", *arguments, "--no-report")
         assert done.returncode == 0, done.stdout + done.stderr
-    said = pgstrata("query", "select campaign, step from steps order by 1", "--format", "csv")
-    assert said.stdout.splitlines()[1:] == ["other,two-simple-c1", "own,one-simple-c1"]
+    answer = pgstrata("query", "select campaign, step from steps order by 1", "--format", "csv")
+    assert answer.stdout.splitlines()[1:] == ["other,two-simple-c1", "own,one-simple-c1"]
 
 
 def test_every_meta_command_in_a_campaign(pg17: Server, pgstrata: Program, place: Path) -> None:
@@ -233,8 +233,8 @@ def test_a_run_that_fails_keeps_what_was_measured(
     arguments = [part for option in options for part in ("--set", option)]
     done = pgstrata("run", "--server", pg17.spec, "--script", "mine.sql", *arguments, "--no-report")
     assert done.returncode == 1, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert complaint in said and "defect" not in said
+    output = done.stdout + done.stderr
+    assert complaint in output and "defect" not in output
     (file,) = place.glob("results/*/*/*/*/run.json")
     run = json.loads(file.read_text())
     assert run["status"] == "failed" and complaint in run["error"]["message"]
@@ -259,9 +259,9 @@ def test_a_step_that_sends_nothing_says_so_and_has_no_rate(
         'modes = "simple"\nclients = 1\nseconds = 1\nwarmup = 0\ninitialise = false\ncheckpoint = false\n'
     )
     done = pgstrata("run", "own.toml")
-    said = done.stdout + done.stderr
-    assert done.returncode == 1 and "no statement was sent, so there is no rate" in said
-    assert "defect" not in said and "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 1 and "no statement was sent, so there is no rate" in output
+    assert "defect" not in output and "Traceback" not in output
     for file in place.glob("results/*/*/*/*/run.json"):
         run = json.loads(file.read_text())
         assert run["status"] == "failed"

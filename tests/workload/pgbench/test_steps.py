@@ -104,13 +104,18 @@ def test_own_scripts_are_mixed_by_weight_in_one_step(tmp_path: Path) -> None:
 
 def test_own_scripts_only_read_where_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("SELECT 1;\n")
-    for said in (False, True):
-        more = {"builtin": ["select-only", "tpcb-like"], "modes": "simple", "clients": 1, "reads_only": said}
+    for reads_only in (False, True):
+        more = {
+            "builtin": ["select-only", "tpcb-like"],
+            "modes": "simple",
+            "clients": 1,
+            "reads_only": reads_only,
+        }
         steps = measured(scripts=[f"{tmp_path}/a.sql"], **more)
         assert {step.name: step.reads_only for step in steps} == {
             "select-only-simple-c1": True,
             "tpcb-like-simple-c1": False,
-            "a-simple-c1": said,
+            "a-simple-c1": reads_only,
         }
 
 

@@ -106,7 +106,7 @@ ORIGINALS: dict[str, Statements] = {
 def normal(text: str) -> str:
     """Values and constants as `?`, a list of n of them behind IN as `(n ?)`."""
     text = re.sub(r"\$\d+|(?<!\w)\d+\b(?! \?)", "?", text)
-    return re.sub(r" IN \((\?(?:, \?)*)\)", lambda found: f" IN ({found[1].count('?')} ?)", text)
+    return re.sub(r" IN \((\?(?:, \?)*)\)", lambda match: f" IN ({match[1].count('?')} ?)", text)
 
 
 Seen = dict[str, dict[str, tuple[float, float]]]
@@ -123,26 +123,26 @@ def seen(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Seen]:
         "settle_base": 0,
         "settle_per_million": 0,
     }
-    found: Seen = {}
+    by_phase: Seen = {}
     with database(cluster, "originals") as connection:
         for phase in SYSBENCH.phases(SysbenchOptions.model_validate(options), NEWEST):
             if isinstance(phase, Step) and phase.measured:
                 forget_calls(connection)
                 # Another stream than that of the load, as in a run: else keys are drawn that k has been.
                 outcome = run_step(cluster, "originals", with_transactions(phase, EVENTS), seed=2)
-                found[phase.name] = {
+                by_phase[phase.name] = {
                     normal(text): (calls / EVENTS, rows / calls)
                     for text, (calls, rows) in statement_rows(connection).items()
                     if "sbtest" in text or text in ("BEGIN", "COMMIT")
                 }
-                if request.param and "BEGIN" in found[phase.name]:
+                if request.param and "BEGIN" in by_phase[phase.name]:
                     # Of a prepared BEGIN the extension counts the first execution only; the driver all.
                     for name in ("BEGIN", "COMMIT"):
                         sent = outcome.statement("query", name.lower())["count"]
-                        found[phase.name][name] = (sent / EVENTS, 0.0)
+                        by_phase[phase.name][name] = (sent / EVENTS, 0.0)
             else:
                 run_phase(cluster, "originals", phase)
-        yield found
+        yield by_phase
 
 
 def test_the_table_above_has_every_microbenchmark() -> None:

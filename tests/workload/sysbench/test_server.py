@@ -157,15 +157,15 @@ def test_the_tables_are_those_of_sysbench(cluster: Cluster) -> None:
         "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2",
         "SELECT count(*), min(id), max(id), min(k) > 0, max(k) <= 2000 FROM sbtest2",
     ]
-    found = []
+    sides = []
     for name in ("ours", "theirs"):
         with database(cluster, name) as connection:
             if name == "ours":
                 load(cluster, name)
             else:
                 sysbench(cluster, name, "oltp_read_write", "prepare")
-            found.append([connection.execute(query).fetchall() for query in queries])
-    assert found[0] == found[1]
+            sides.append([connection.execute(query).fetchall() for query in queries])
+    assert sides[0] == sides[1]
 
 
 # --- the statements ----------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def per_event(seen: dict[str, int], events: int) -> dict[str, float]:
 
 
 RANGES = ("simple", "sum", "order", "distinct")
-ONLY = {one: [f"--{other}-ranges={int(other == one)}" for other in RANGES] for one in RANGES}
+ONLY = {kind: [f"--{other}-ranges={int(other == kind)}" for other in RANGES] for kind in RANGES}
 """Options of sysbench for one of the four ranges."""
 
 
@@ -225,7 +225,7 @@ ONLY = {one: [f"--{other}-ranges={int(other == one)}" for other in RANGES] for o
     [
         ("oltp_point_select", "point-query", []),
         ("oltp_read_only", "read-only=100", ["--range-size=100"]),
-        *(("oltp_read_only", f"read-only-{one}", ["--range-size=1000", *ONLY[one]]) for one in RANGES),
+        *(("oltp_read_only", f"read-only-{kind}", ["--range-size=1000", *ONLY[kind]]) for kind in RANGES),
         ("oltp_read_write", "read-write=10", ["--range-size=10"]),
         ("oltp_write_only", "write-only", []),
         ("oltp_update_index", "update-index", []),

@@ -183,13 +183,13 @@ def test_settling_takes_a_minute_and_a_second_for_each_million_rows() -> None:
 
 def test_a_quick_run_settles_for_seconds() -> None:
     for scale in ("quick", "demo"):
-        found = phases(**SYSBENCH.scales[scale], steps="full")
-        assert sum(p.seconds for p in found if isinstance(p, Settle)) < 10, scale
+        all_phases = phases(**SYSBENCH.scales[scale], steps="full")
+        assert sum(p.seconds for p in all_phases if isinstance(p, Settle)) < 10, scale
 
 
 def test_write_only_runs_as_long_as_a_read_and_the_other_writes_longer() -> None:
-    found = steps(steps="full extras", read_seconds=7, write_seconds=9)
-    for name, step in found.items():
+    by_name = steps(steps="full extras", read_seconds=7, write_seconds=9)
+    for name, step in by_name.items():
         reads = step.group != "writes" or name == "write-only"
         assert step.seconds == (7 if reads else 9), name
 

@@ -337,8 +337,10 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
                 f"{source}: `workloads[{index + 1}].name`: there is no workload `{shown(wanted.name)}`",
                 meant(wanted.name, catalog.names(), "workloads"),
             )
-    found = [catalog.find(w.name, beside) for w in spec.workloads]
-    labels = [w.label or _label(one) for w, one in zip(spec.workloads, found, strict=True)]
+    workloads = [catalog.find(w.name, beside) for w in spec.workloads]
+    labels = [
+        w.label or _label(known_workload) for w, known_workload in zip(spec.workloads, workloads, strict=True)
+    ]
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(
@@ -349,7 +351,7 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
     used: set[int] = set()
     chosen = []
     for index, wanted in enumerate(spec.workloads):
-        where, workload = f"workloads[{index + 1}]", found[index]
+        where, workload = f"workloads[{index + 1}]", workloads[index]
         scale = overrides.scale or wanted.scale
         values: dict[str, Any] = {"seed": spec.seed} if "seed" in workload.Options.model_fields else {}
         if spec.allow_outside and "allow_outside" in workload.Options.model_fields:
@@ -387,14 +389,14 @@ SCALED = frozenset({"rows", "rows_i1", "rows_i2", "warehouses", "clients"})
 def scaled_down(values: Mapping[str, Any], fraction: float) -> dict[str, Any]:
     """Returns options with a fraction of each size and of the clients, one at least. Of lists, sizes become
     smaller; numbers of clients stay, because steps are called after them."""
-    found = dict(values)
-    for key in SCALED & found.keys():
-        value = found[key]
+    scaled_values = dict(values)
+    for key in SCALED & scaled_values.keys():
+        value = scaled_values[key]
         if isinstance(value, list) and key != "clients":
-            found[key] = list(dict.fromkeys(_part(each, fraction) for each in value))
+            scaled_values[key] = list(dict.fromkeys(_part(each, fraction) for each in value))
         elif not isinstance(value, list):
-            found[key] = _part(value, fraction)
-    return found
+            scaled_values[key] = _part(value, fraction)
+    return scaled_values
 
 
 def _part(value: Any, fraction: float) -> Any:

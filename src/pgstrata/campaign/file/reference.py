@@ -129,11 +129,11 @@ def limits_of(field: FieldInfo) -> tuple[float | None, float | None]:
 
 def _marks(field: FieldInfo) -> list[Any]:
     """Returns the annotations of a field, also those of the branches of a union."""
-    found = list(field.metadata)
+    marks = list(field.metadata)
     for branch in typing.get_args(field.annotation):
-        for said in getattr(branch, "__metadata__", ()):
-            found += said.metadata if isinstance(said, FieldInfo) else [said]
-    return found
+        for mark in getattr(branch, "__metadata__", ()):
+            marks += mark.metadata if isinstance(mark, FieldInfo) else [mark]
+    return marks
 
 
 def limits(field: FieldInfo) -> str:

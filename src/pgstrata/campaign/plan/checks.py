@@ -206,11 +206,12 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant]
                 f"slice_seconds = {SHORT_SECONDS:g} or more: then it catches up at the end of each slice",
             )
     names = [[p.name for p in chosen.phases(v.server.features) if isinstance(p, Step)] for v in variants]
-    for variant, own in zip(variants, names, strict=True):
-        if own != names[0]:
+    for variant, step_names in zip(variants, names, strict=True):
+        if step_names != names[0]:
             raise UsageError(
                 f'order = "interleaved": {chosen.label} has other steps on {variant.label} than on '
-                f"{variants[0].label}: {', '.join(sorted(set(own) ^ set(names[0]))) or 'another order'}",
+                f"{variants[0].label}: "
+                f"{', '.join(sorted(set(step_names) ^ set(names[0]))) or 'another order'}",
                 "choose steps that both have, or another order",
             )
 

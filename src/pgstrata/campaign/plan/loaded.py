@@ -33,12 +33,12 @@ def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: Study) -> list[Pla
     will be when the run's turn comes. groups: in the order in which they are made, each of the runs that are
     made together."""
     there: set[str] = set()
-    found = []
+    planned_runs = []
     for group in groups:
-        made = [_with_key(run, spec, there) for run in group]
-        there |= {run.data_key for run in made}
-        found += made
-    return found
+        with_keys = [_with_key(run, spec, there) for run in group]
+        there |= {run.data_key for run in with_keys}
+        planned_runs += with_keys
+    return planned_runs
 
 
 def _with_key(run: PlannedRun, spec: Study, there: Collection[str]) -> PlannedRun:

@@ -77,8 +77,8 @@ class PlannedVariant:
         wanted = self.replicas
         if wanted is None:
             return None
-        own = settings_for(self.config, known_settings(self.server))
-        return ReplicasRecord(replication=wanted.replication, reads=wanted.reads, settings=own)
+        settings = settings_for(self.config, known_settings(self.server))
+        return ReplicasRecord(replication=wanted.replication, reads=wanted.reads, settings=settings)
 
     def storage_record(self) -> StorageRecord | None:
         """Returns the storage as runs record it, without facts that are only seen while the server runs; None

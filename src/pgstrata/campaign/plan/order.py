@@ -163,7 +163,7 @@ def data_at(phases: Sequence[Phase]) -> int:
 def data_of(variant: PlannedVariant) -> tuple[object, ...]:
     """Returns everything that decides how a data folder is made and loaded; settings do not."""
     built = variant.server.built
-    versions = tuple(one.sha256 for one in built.extensions) if built is not None else ()
+    versions = tuple(extension.sha256 for extension in built.extensions) if built is not None else ()
     return variant.server.spec, tuple(variant.spec.initdb), variant.extensions, versions
 
 

@@ -26,13 +26,13 @@ _NO_MATTER = {"results", "keep_data", "repeats", "name", "fleet"}
 def independent(phases: Sequence[Phase]) -> list[Step]:
     """Returns the measured steps that are kept when they have finished: those before the first step that
     writes to the loaded data."""
-    found: list[Step] = []
+    steps: list[Step] = []
     for phase in phases[data_at(phases) :]:
         if isinstance(phase, Step):
             if not phase.reads_only:
                 break
-            found += [phase] if phase.measured else []
-    return found
+            steps += [phase] if phase.measured else []
+    return steps
 
 
 def dependent(phases: Sequence[Phase]) -> list[Step]:
@@ -57,13 +57,13 @@ def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> lis
     runs = [replace(run, made_of=_made_of(run, spec)) for run in group]
     if any(run.existing or run.unable or not run.variant.server.managed for run in group):
         return runs
-    found = [_leading(run, results) for run in runs]
-    count = min(len(steps) for steps in found)
-    comparisons = {step.comparison for steps in found for step in steps[:count]}
+    leading_steps = [_leading(run, results) for run in runs]
+    count = min(len(steps) for steps in leading_steps)
+    comparisons = {step.comparison for steps in leading_steps for step in steps[:count]}
     together = len(comparisons) == 1 and (len(group) == 1 or None not in comparisons)
     if not count or not together:
         return runs
-    return [replace(run, kept=tuple(steps[:count])) for run, steps in zip(runs, found, strict=True)]
+    return [replace(run, kept=tuple(steps[:count])) for run, steps in zip(runs, leading_steps, strict=True)]
 
 
 def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:

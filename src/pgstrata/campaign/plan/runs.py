@@ -109,7 +109,7 @@ def make_plan(
     if not fresh:
         runs = [with_existing(run, results) for run in runs]
     if not takes_turns(campaign.spec):
-        runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
+        runs = [run for planned_run in runs for run in _resumed([planned_run], campaign, results, fresh)]
         runs = with_loaded([[_without_kept(run)] for run in runs], campaign.spec)
     else:
         for chosen in campaign.workloads:
@@ -149,7 +149,7 @@ def _unable(campaign: Campaign, variants: Sequence[PlannedVariant]) -> dict[tupl
 
     Raises NotInVersionError where no variant can: then there is nothing to compare it with.
     """
-    found: dict[tuple[str, str], str] = {}
+    messages: dict[tuple[str, str], str] = {}
     for chosen in campaign.workloads:
         errors = []
         for variant in variants:
@@ -158,10 +158,10 @@ def _unable(campaign: Campaign, variants: Sequence[PlannedVariant]) -> dict[tupl
                 _check_extensions(chosen, variant)
             except NotInVersionError as error:
                 errors.append(error)
-                found[variant.label, chosen.label] = error.message
+                messages[variant.label, chosen.label] = error.message
         if len(errors) == len(variants):
             raise errors[0]
-    return found
+    return messages
 
 
 def _check_extensions(chosen: ChosenWorkload, variant: PlannedVariant) -> None:
@@ -293,10 +293,10 @@ def _planned(
 
 def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
     """Returns the runs of an interleaved campaign grouped by joint measurement, in their order."""
-    found: dict[tuple[int, str], list[PlannedRun]] = {}
+    by_comparison: dict[tuple[int, str], list[PlannedRun]] = {}
     for run in runs:
-        found.setdefault((run.key.repeat, run.key.workload), []).append(run)
-    return list(found.values())
+        by_comparison.setdefault((run.key.repeat, run.key.workload), []).append(run)
+    return list(by_comparison.values())
 
 
 def _together(group: list[PlannedRun], results: Results) -> list[PlannedRun]:

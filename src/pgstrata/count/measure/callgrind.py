@@ -43,7 +43,7 @@ class Arc:
 class Asking:
     """One call of the function that reports statistics, where it only looks at the clock (`left_out`)."""
 
-    own: float
+    exclusive: float
     """Instructions of the function itself."""
     callees: tuple[str, ...]
     """Names of the functions that it calls there."""
@@ -57,7 +57,7 @@ class CallGraph:
     """Names of what was counted, instructions first (`Ir`)."""
     totals: list[float] = field(default_factory=lambda: [0.0])
     """The total of each event."""
-    own: dict[Key, float] = field(default_factory=dict)
+    exclusive: dict[Key, float] = field(default_factory=dict)
     """Instructions in each function itself."""
     arcs: dict[tuple[Key, Key], Arc] = field(default_factory=dict)
     """All calls, by caller and callee."""
@@ -75,9 +75,9 @@ class CallGraph:
 
     def without(self, other: CallGraph) -> CallGraph:
         """Returns the graph minus the counts of `other`."""
-        own = dict(self.own)
-        for key, value in other.own.items():
-            own[key] = own.get(key, 0.0) - value
+        exclusive = dict(self.exclusive)
+        for key, value in other.exclusive.items():
+            exclusive[key] = exclusive.get(key, 0.0) - value
         arcs = {pair: Arc(arc.calls, arc.instructions) for pair, arc in self.arcs.items()}
         for pair, arc in other.arcs.items():
             left = arcs.setdefault(pair, Arc())
@@ -86,7 +86,7 @@ class CallGraph:
         return CallGraph(
             self.events,
             [a - b for a, b in zip(self.totals, other.totals, strict=True)],
-            {key: value for key, value in own.items() if value},
+            {key: value for key, value in exclusive.items() if value},
             {pair: arc for pair, arc in arcs.items() if arc.calls or arc.instructions},
             self.asking,
             self.operations,
@@ -97,7 +97,7 @@ class CallGraph:
         return CallGraph(
             self.events,
             [total / operations for total in self.totals],
-            {key: value / operations for key, value in self.own.items()},
+            {key: value / operations for key, value in self.exclusive.items()},
             {
                 pair: Arc(arc.calls / operations, arc.instructions / operations)
                 for pair, arc in self.arcs.items()
@@ -112,18 +112,18 @@ class CallGraph:
         Calls of a function by itself are in it already; of functions that call each other in a circle the sum
         may be more than was executed, and is cut there.
         """
-        found = dict(self.own)
+        sums = dict(self.exclusive)
         for (caller, callee), arc in self.arcs.items():
             if caller != callee:
-                found[caller] = found.get(caller, 0.0) + arc.instructions
-        return {key: min(value, self.instructions) for key, value in found.items()}
+                sums[caller] = sums.get(caller, 0.0) + arc.instructions
+        return {key: min(value, self.instructions) for key, value in sums.items()}
 
     def calls(self) -> dict[Key, float]:
         """Returns how often each function was called."""
-        found: dict[Key, float] = {}
+        sums: dict[Key, float] = {}
         for (_, callee), arc in self.arcs.items():
-            found[callee] = found.get(callee, 0.0) + arc.calls
-        return found
+            sums[callee] = sums.get(callee, 0.0) + arc.calls
+        return sums
 
 
 def mean(graphs: Iterable[CallGraph]) -> CallGraph:
@@ -134,8 +134,8 @@ def mean(graphs: Iterable[CallGraph]) -> CallGraph:
         all_[0].events, [sum(column) / n for column in zip(*(g.totals for g in all_), strict=True)]
     )
     for graph in all_:
-        for key, value in graph.own.items():
-            total.own[key] = total.own.get(key, 0.0) + value / n
+        for key, value in graph.exclusive.items():
+            total.exclusive[key] = total.exclusive.get(key, 0.0) + value / n
         for pair, arc in graph.arcs.items():
             sum_ = total.arcs.setdefault(pair, Arc())
             sum_.calls += arc.calls / n
@@ -190,7 +190,7 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
     calls = 0.0
     inclusive = whole = False
     for line in map(str.rstrip, lines):
-        if len(graph.own) + len(graph.arcs) + len(objects) + len(functions) > MOST_ENTRIES:
+        if len(graph.exclusive) + len(graph.arcs) + len(objects) + len(functions) > MOST_ENTRIES:
             raise ValueError(f"it names more than {MOST_ENTRIES:,} functions and calls")
         first = line[:1]
         if first.isdigit() or first in "+-*":
@@ -202,7 +202,7 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
                 inclusive, called_in = False, ""
             elif numbers:
                 key = (here, function)
-                graph.own[key] = graph.own.get(key, 0.0) + _count(numbers[0])
+                graph.exclusive[key] = graph.exclusive.get(key, 0.0) + _count(numbers[0])
                 for place, number in enumerate(numbers):
                     graph.totals[place] += _count(number)
             continue
@@ -258,8 +258,8 @@ def own_processes(graph: CallGraph) -> dict[str, float]:
     """Returns the kind of server process that the graph was counted in and its instructions, without those
     inherited from the postmaster. Empty for any other process (a backend, the postmaster, a process without
     symbols)."""
-    found: dict[str, float] = {}
+    processes: dict[str, float] = {}
     for (_, (_, callee)), arc in graph.arcs.items():
         if name := _MAINS.get(callee):
-            found[name] = max(found.get(name, 0.0), arc.instructions)
-    return found
+            processes[name] = max(processes.get(name, 0.0), arc.instructions)
+    return processes

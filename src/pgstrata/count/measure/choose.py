@@ -22,8 +22,8 @@ def find_engine(name: EngineName = "auto", *, simulate: bool = False) -> Engine:
         if missing:
             raise UsageError(f"instructions cannot be counted by perf here: {missing}", INSTALL)
         return PerfEngine()
-    found = find_valgrind()
-    if found is None:
+    valgrind = find_valgrind()
+    if valgrind is None:
         reason = "valgrind is not installed" + (f", and {missing}" if name == "auto" else "")
         raise UsageError(f"instructions cannot be counted here: {reason}", INSTALL)
-    return ValgrindEngine(found, simulate=simulate)
+    return ValgrindEngine(valgrind, simulate=simulate)

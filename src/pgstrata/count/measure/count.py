@@ -91,7 +91,7 @@ class CountOutcome:
     """Folders of the runs made now; what failed, by variant and workload, and why."""
 
     plan: Plan
-    made: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
 
 
@@ -197,14 +197,14 @@ class _Count:
         """Returns whether a finished run of this variant has counted everything that is asked for, in the
         same way."""
         folder = self._results.find(key)
-        found = read_run(folder) if folder is not None else None
-        if not isinstance(found, Run) or found.record.counted is None:
+        run = read_run(folder) if folder is not None else None
+        if not isinstance(run, Run) or run.record.counted is None:
             return False
-        counted_ = found.record.counted
+        counted_ = run.record.counted
         wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
         return (
             wanted <= {step.name for step in counted_.steps} | counted_.left_out.keys()
-            and not difference(variant, self._chosen, found.record)
+            and not difference(variant, self._chosen, run.record)
             and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
         )
 
@@ -270,8 +270,8 @@ class _Count:
                 for v in variants
                 if len(starts[v.label]) < number and not any(s.error for s in starts[v.label])
             ]
-            found = self._together([(v, number, last) for v in work])
-            for variant, result in zip(work, found, strict=True):
+            results = self._together([(v, number, last) for v in work])
+            for variant, result in zip(work, results, strict=True):
                 starts[variant.label].append(result)
                 if result.error is not None:
                     self._say(f"{variant.label}: {result.error.message}")
@@ -308,7 +308,7 @@ class _Count:
     def _kept(self, variant: PlannedVariant) -> list[StartResult]:
         """Returns the starts of this variant that a stopped count has kept. The starts of the base decide how
         many operations are counted; starts of a variant with other numbers belong to another count."""
-        found = []
+        starts = []
         for data in kept_starts(self._kept_in(variant), self._made_of(variant)):
             try:
                 start = msgspec.msgpack.decode(data, type=_Kept)
@@ -317,11 +317,11 @@ class _Count:
             self._lengths = self._lengths or start.lengths
             if start.lengths != self._lengths:
                 break
-            found.append(StartResult(start.steps, start.rejected, start.processes, start.plans))
-        if found:
+            starts.append(StartResult(start.steps, start.rejected, start.processes, start.plans))
+        if starts:
             of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
-            self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(found)}")
-        return found
+            self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(starts)}")
+        return starts
 
     def _kept_in(self, variant: PlannedVariant) -> Path:
         """Returns the folder of the starts that are kept of a variant."""
@@ -350,7 +350,7 @@ class _Count:
         with self._interrupts.shield():
             pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
         try:
-            futures = [pool.submit(self._start, *one) for one in work]
+            futures = [pool.submit(self._start, *task) for task in work]
             wait_for(futures)
             return [future.result() for future in futures]
         except BaseException:
@@ -398,7 +398,7 @@ class _Count:
     def _store(self, variant: PlannedVariant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
         failed = next((start for start in starts if start.error is not None), None)
         plan = self._planned(variant, lambda name: self._lengths.get(name, PILOT))
-        steps = [made for phase in plan.steps if (made := self._step(phase, starts, builder)) is not None]
+        steps = [step for phase in plan.steps if (step := self._step(phase, starts, builder)) is not None]
         names = [start.processes for start in starts if start.processes]
         error = failed.error if failed else None
         record = CountRecord(
@@ -432,7 +432,7 @@ class _Count:
                 counted=record,
             )
         )
-        self._outcome.made.append(folder)
+        self._outcome.folders.append(folder)
         for other in folder.parent.glob("1-*"):
             if other != folder and other.is_dir():
                 hide(other)
@@ -474,11 +474,11 @@ class _Count:
 
 
 def _per_start(starts: Sequence[StartResult], name: str) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    by_role: dict[str, list[float]] = {}
     for start in starts:
         for role, graph in start.steps.get(name, {}).items():
-            found.setdefault(role, []).append(graph.instructions - timed(graph))
-    return found
+            by_role.setdefault(role, []).append(graph.instructions - timed(graph))
+    return by_role
 
 
 def _length(roles: Mapping[str, CallGraph]) -> Length:

@@ -80,7 +80,7 @@ def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> 
     for run in runs:
         record = run.record.counted
         assert record is not None
-        step = next((one for one in record.steps if one.name == name), None)
+        step = next((counted_step for counted_step in record.steps if counted_step.name == name), None)
         if step is None:
             return record.left_out.get(name, "nothing of it was counted")
         sides.append(step.headline)

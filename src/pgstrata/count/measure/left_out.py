@@ -59,13 +59,13 @@ _ROUNDS = 60
 def timed(graph: CallGraph) -> float:
     """Returns the instructions that are left out of the verdict."""
     shares = left_out_shares(graph)
-    return sum(graph.own[key] * share for key, share in shares.items() if key in graph.own)
+    return sum(graph.exclusive[key] * share for key, share in shares.items() if key in graph.exclusive)
 
 
 def untimed(graph: CallGraph) -> dict[Key, float]:
     """Returns the instructions in each function itself that are judged; their sum is all that is judged."""
     shares = left_out_shares(graph)
-    return {key: own * (1.0 - shares.get(key, 0.0)) for key, own in graph.own.items()}
+    return {key: instructions * (1.0 - shares.get(key, 0.0)) for key, instructions in graph.exclusive.items()}
 
 
 def left_out_shares(graph: CallGraph) -> dict[Key, float]:
@@ -78,7 +78,7 @@ def left_out_shares(graph: CallGraph) -> dict[Key, float]:
     fixed, weights = _clock_driven(graph)
     if not fixed and not weights:
         return {}
-    whole = dict(graph.own)
+    whole = dict(graph.exclusive)
     callers: dict[Key, list[tuple[Key, float]]] = {}
     callees: dict[Key, list[Key]] = {}
     for (caller, callee), arc in graph.arcs.items():
@@ -121,16 +121,16 @@ def _clock_driven(graph: CallGraph) -> tuple[dict[Key, float], dict[tuple[Key, K
     weights: dict[tuple[Key, Key], float] = {}
     calls = graph.calls()
     reports = 0.0
-    for key in [key for key in {*graph.own, *calls} if _name(key) in REPORTS]:
-        made = {b: arc.calls for (a, b), arc in graph.arcs.items() if a == key != b and arc.calls > 0}
-        done, number = _only_in_reports(made, calls.get(key, 0.0), graph.asking)
+    for key in [key for key in {*graph.exclusive, *calls} if _name(key) in REPORTS]:
+        callees = {b: arc.calls for (a, b), arc in graph.arcs.items() if a == key != b and arc.calls > 0}
+        done, number = _only_in_reports(callees, calls.get(key, 0.0), graph.asking)
         reports += number
         weights |= {(key, callee): 1.0 for callee in done}
-        own = graph.own.get(key, 0.0)
-        asking = graph.asking.own if graph.asking is not None else ASKING
-        rest = min(max(0.0, own - asking * calls.get(key, 0.0)), REPORT * number)
-        shares[key] = rest / own if done and own > 0 else 0.0
-    for key in {*graph.own, *calls}:
+        instructions = graph.exclusive.get(key, 0.0)
+        asking = graph.asking.exclusive if graph.asking is not None else ASKING
+        rest = min(max(0.0, instructions - asking * calls.get(key, 0.0)), REPORT * number)
+        shares[key] = rest / instructions if done and instructions > 0 else 0.0
+    for key in {*graph.exclusive, *calls}:
         name = _name(key)
         if name in _ALWAYS:
             shares[key] = 1.0
@@ -142,15 +142,15 @@ def _clock_driven(graph: CallGraph) -> tuple[dict[Key, float], dict[tuple[Key, K
 
 
 def _only_in_reports(
-    made: dict[Key, float], calls: float, asking: Asking | None
+    callees: dict[Key, float], calls: float, asking: Asking | None
 ) -> tuple[Collection[Key], float]:
     """Returns what a reporting function calls only where it reports, and how often that was; nothing where it
     reports at every call: then the report is part of the operation.
 
-    made: calls of each callee; calls: of the reporting function itself.
+    callees: calls of each callee; calls: of the reporting function itself.
     """
     known = _ASKS | (set(asking.callees) if asking is not None else set())
-    only = {callee: number for callee, number in made.items() if _name(callee) not in known}
+    only = {callee: number for callee, number in callees.items() if _name(callee) not in known}
     number = min(only.values(), default=0.0)
     return ((), 0.0) if number >= _EVERY * calls else (only, number)
 
@@ -159,10 +159,10 @@ def asking_of(mark: CallGraph) -> Asking | None:
     """Returns what a call of the reporting function costs that only looks at the clock, as one mark shows it;
     None where it was not called there (in a transaction)."""
     calls = mark.calls()
-    for key in mark.own:
+    for key in mark.exclusive:
         if _name(key) in REPORTS and calls.get(key, 0.0) > 0:
             callees = sorted({_name(callee) for (caller, callee) in mark.arcs if caller == key != callee})
-            return Asking(mark.own[key] / calls[key], tuple(callees))
+            return Asking(mark.exclusive[key] / calls[key], tuple(callees))
     return None
 
 

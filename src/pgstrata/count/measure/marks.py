@@ -73,8 +73,8 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> CountableStep:
         roles.append(_role(role, length, marks))
     # In turns, so that each finds what the others did before it, and the same at each start.
     turns = [LockstepSpec(roles=[role.name for role in roles], ahead=0)] if len(roles) > 1 else []
-    made = replace(step, roles=roles, lockstep=turns, seconds=None, warmup=0.0, digest=None)
-    return CountableStep(made, lengths, "; ".join(left))
+    countable = replace(step, roles=roles, lockstep=turns, seconds=None, warmup=0.0, digest=None)
+    return CountableStep(countable, lengths, "; ".join(left))
 
 
 def _unfit(role: Role) -> str:
@@ -162,17 +162,17 @@ def apart(step: Step) -> list[Step]:
         return [step]
     if role.clients > 1:
         return [step]
-    found: dict[str, Any] = {}
+    ops: dict[str, Any] = {}
     for op in script.ops:
         if isinstance(op, Sql):
-            found.setdefault(op.name, op)
+            ops.setdefault(op.name, op)
     return [
         replace(
             step,
             name=f"{step.name}.{name}",
             roles=[replace(role, operations=None, scripts=[Script(_plain(op))])],
         )
-        for name, op in found.items()
+        for name, op in ops.items()
     ]
 
 
@@ -180,6 +180,6 @@ def _plain(op: Sql) -> Sql:
     """Returns the statement without an event for each execution; a statement that fails ends the count."""
     spec = op.op()
     assert isinstance(spec, SqlSpec)
-    made = Sql("", name=op.name)
-    made._op = structs.replace(spec, record=False, on_error="stop")
-    return made
+    sql = Sql("", name=op.name)
+    sql._op = structs.replace(spec, record=False, on_error="stop")
+    return sql

@@ -54,16 +54,16 @@ def function_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
     """
     whole = mean(graphs)
     inclusive, calls = whole.inclusive(), whole.calls()
-    own: dict[Key, float] = {}
+    instructions: dict[Key, float] = {}
     for graph in graphs:
         for key, value in untimed(graph).items():
-            own[key] = own.get(key, 0.0) + value / len(graphs)
+            instructions[key] = instructions.get(key, 0.0) + value / len(graphs)
     return [
         {
             "role": role,
             "object": path,
             "function": function,
-            "instructions": own.get((path, function), 0.0),
+            "instructions": instructions.get((path, function), 0.0),
             "inclusive": cost,
             "calls": calls.get((path, function), 0.0),
         }

@@ -113,36 +113,36 @@ def plan_steps(
 ) -> CountPlan:
     """Returns the plan of the phases to execute and the steps to count. wanted: whether a step of this name
     was asked for; length: how many operations of it are counted."""
-    found: list[Phase | CountedPhase] = []
+    counted_phases: list[Phase | CountedPhase] = []
     left_out: dict[str, str] = {}
     notes: list[str] = []
     order = 0
     for phase in phases:
         if not isinstance(phase, Step):
-            found.append(phase)
+            counted_phases.append(phase)
             continue
         for step in apart(phase):
             order += 1
             if not step.measured:
                 # Warming up and showing plans leave the data as they are; loading does not.
                 if _ends(step) and not step.reads_only:
-                    found.append(step)
+                    counted_phases.append(step)
                 continue
             reason = step.uncounted
             if not reason and wanted(step.name):
                 try:
-                    made = counted(step, length(step.name), marks=marks)
-                    found.append(CountedPhase(made, order))
-                    notes += [f"{step.name}: {made.left}"] if made.left else []
+                    countable = counted(step, length(step.name), marks=marks)
+                    counted_phases.append(CountedPhase(countable, order))
+                    notes += [f"{step.name}: {countable.left}"] if countable.left else []
                     continue
                 except NotCountedError as error:
                     reason = str(error)
             if reason:
                 left_out[step.name] = reason
             if not step.reads_only and _ends(step):
-                found.append(step)  # later steps need what it leaves
-    last = max((n for n, phase in enumerate(found) if isinstance(phase, CountedPhase)), default=-1)
-    return CountPlan(found[: last + 1], left_out, notes)
+                counted_phases.append(step)  # later steps need what it leaves
+    last = max((n for n, phase in enumerate(counted_phases) if isinstance(phase, CountedPhase)), default=-1)
+    return CountPlan(counted_phases[: last + 1], left_out, notes)
 
 
 def _ends(step: Step) -> bool:
@@ -260,7 +260,9 @@ class FreshStart:
             sampled = step.samples or partial(samples, self._spec(step, phase.order))
             plans, _ = step_plans(partial(cluster.connect, DATABASE, confined=step.confined), sampled)
             # The marks around what is counted are no statements of the step.
-            result.plans[step.name] = tuple(one for one in plans if MARK not in one.statement)
+            result.plans[step.name] = tuple(
+                query_plan for query_plan in plans if MARK not in query_plan.statement
+            )
 
     def _start_counted(self) -> None:
         cluster = self.cluster

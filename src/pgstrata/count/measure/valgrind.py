@@ -31,7 +31,7 @@ def find_valgrind() -> tuple[str, str] | None:
     if path is None:
         return None
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [path, "--tool=callgrind", "--version"],
             capture_output=True,
             text=True,
@@ -40,8 +40,8 @@ def find_valgrind() -> tuple[str, str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.match(r"valgrind-\S{1,40}", said.stdout.strip())
-    return (path, found[0]) if said.returncode == 0 and found else None
+    match = re.match(r"valgrind-\S{1,40}", done.stdout.strip())
+    return (path, match[0]) if done.returncode == 0 and match else None
 
 
 class ValgrindEngine:
@@ -52,8 +52,8 @@ class ValgrindEngine:
     marks = True
     slow = True
 
-    def __init__(self, found: tuple[str, str], *, simulate: bool = False) -> None:
-        self._path, self.tool = found
+    def __init__(self, valgrind: tuple[str, str], *, simulate: bool = False) -> None:
+        self._path, self.tool = valgrind
         self.simulated = simulate
 
     def under(self, folder: Path) -> list[str]:
@@ -78,7 +78,7 @@ class ValgrindEngine:
         self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
     ) -> dict[str, CallGraph]:
         pids = drive(spec)
-        found = {}
+        graphs = {}
         for role in lengths:
             parts = [folder / f"{_PREFIX}.{pids[role]}.{number}" for number in range(1, PARTS + 2)]
             there = [part.exists() for part in parts]
@@ -90,16 +90,16 @@ class ValgrindEngine:
             marks = [read_part(part) for part in parts[1:AT_BEGIN]]
             # A mark may be interrupted by a timer; the cheaper one was not.
             mark = min(marks, key=lambda graph: graph.instructions - timed(graph))
-            found[role] = replace(read_part(parts[AT_BEGIN]).without(mark), asking=asking_of(mark))
+            graphs[role] = replace(read_part(parts[AT_BEGIN]).without(mark), asking=asking_of(mark))
         for pid in pids.values():
             for path in folder.glob(f"{_PREFIX}.{pid}.*"):
                 path.unlink()
-        return found
+        return graphs
 
     def processes(self, folder: Path) -> dict[str, float]:
-        found: dict[str, float] = {}
+        by_name: dict[str, float] = {}
         for path in folder.glob(f"{_PREFIX}.*"):
             if path.suffix.count(".") and path.name.count(".") == 1 and path.stat().st_size:
                 for name, instructions in own_processes(read_part(path)).items():
-                    found[name] = found.get(name, 0.0) + instructions
-        return found
+                    by_name[name] = by_name.get(name, 0.0) + instructions
+        return by_name

@@ -92,10 +92,10 @@ class Corpus:
             return there
         with keeping(self.folder, "the corpus", self.size, "take fewer messages, ") as place:
             say(f"  making the corpus (kept in {self.folder})")
-            made = self._write(place, check)
-            self._check_whole(made)
+            about = self._write(place, check)
+            self._check_whole(about)
         use(self.folder)
-        return made
+        return about
 
     def _write(self, place: Path, check: Check) -> Json:
         counts: Counter[str] = Counter()
@@ -114,18 +114,18 @@ class Corpus:
                 "there is no message in the corpus: " + (_told(counts) or "nothing was read"),
                 "name an mbox file, an .mbox.gz, a maildir or a folder of them",
             )
-        made = {
+        about = {
             "messages": counts.pop("messages"),
             "bytes": size,
             "seconds": round(time.monotonic() - begun, 3),
             "counts": dict(sorted(counts.items())),
             "damaged": damaged[:MOST_NAMES],
         }
-        (place / "about.json").write_text(json.dumps(made, indent=1) + "\n")
-        return made
+        (place / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+        return about
 
-    def _check_whole(self, made: Json) -> None:
-        counts = made["counts"]
+    def _check_whole(self, about: Json) -> None:
+        counts = about["counts"]
         bad = [
             (counts.get("cut_files", 0), "break off"),
             (counts.get("unreadable_files", 0), "cannot be read"),
@@ -133,10 +133,10 @@ class Corpus:
         if self.damaged or not any(n for n, _ in bad):
             return
         what = " and ".join(f"{n} of its files {how}" for n, how in bad if n)
-        names = ", ".join(map(shown, made.get("damaged", [])[:3]))
+        names = ", ".join(map(shown, about.get("damaged", [])[:3]))
         raise UsageError(
             f"the mail archive {shown(self.source)} is not whole: {what}{f' ({names})' if names else ''}; "
-            f"{made['messages']:,} messages, {numbers.size(counts.get('read_bytes', 0))}, could be read",
+            f"{about['messages']:,} messages, {numbers.size(counts.get('read_bytes', 0))}, could be read",
             'repair or fetch it again, or use what could be read with the option damaged = "use"',
         )
 
@@ -163,14 +163,14 @@ def archive(path: Path, *, damaged: bool = False) -> Corpus:
 
     Files that change make another corpus. damaged: what could be read is used where files break off.
     """
-    found = sources.files(path)
-    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in found]
+    files = sources.files(path)
+    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     # Text compresses to a quarter or so.
     size = sum(n * (4 if name.endswith(".gz") else 1) for name, n, _ in stats)
 
     def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> list[str]:
         bad: list[str] = []
-        for line in archive_rows(found, counts, check, bad):
+        for line in archive_rows(files, counts, check, bad):
             write(line)
         return bad
 

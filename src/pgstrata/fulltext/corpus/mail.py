@@ -81,30 +81,30 @@ def _cut(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _mail(raw: bytes, headers: list[bytes], body: bytes, counts: Counter[str]) -> Mail:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in headers:
         name, _, value = line.decode("ascii", "surrogateescape").partition(":")
         # The first of several wins, as with the library's `get`.
-        found.setdefault(name.rstrip().lower(), value.strip())
+        fields.setdefault(name.rstrip().lower(), value.strip())
 
     def header(name: str) -> str:
-        value = found.get(name)
+        value = fields.get(name)
         return _header(value, counts) if value else ""
 
-    own = _ID.search(header("message-id"))
-    if own is None:
+    match = _ID.search(header("message-id"))
+    if match is None:
         counts["repaired_id"] += 1
     parents = _ID.findall(header("in-reply-to")) or _ID.findall(header("references"))[-1:]
     sent = _date(header("date"))
     if sent is None:
         counts["repaired_date"] += 1
     return Mail(
-        id=own.group(1) if own else _invented(raw),
+        id=match.group(1) if match else _invented(raw),
         parent_id=parents[0] if parents else None,
         sent=sent,
         subject=_line(header("subject")),
         author=_line(header("from")),
-        body=_body(raw, found, body, counts)[:MOST_TEXT],
+        body=_body(raw, fields, body, counts)[:MOST_TEXT],
     )
 
 
@@ -143,11 +143,11 @@ def _encoded_words(text: str, counts: Counter[str]) -> str:
 def _date(text: str) -> datetime | None:
     """Parses a date, in UTC; None for text that is not a date, or for a date before 1970 or after 2100."""
     try:
-        found = email.utils.parsedate_to_datetime(text)
-        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        date = email.utils.parsedate_to_datetime(text)
+        date = date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return found if 1970 <= found.year <= 2100 else None
+    return date if 1970 <= date.year <= 2100 else None
 
 
 # --- bodies -----------------------------------------------------------------------------------
@@ -162,11 +162,11 @@ def _content(value: str) -> tuple[str, str]:
     return message.get_content_type(), str(message.get_content_charset("utf-8"))
 
 
-def _body(raw: bytes, found: Mapping[str, str], body: bytes, counts: Counter[str]) -> str:
-    kind, charset = _content(found.get("content-type", ""))
+def _body(raw: bytes, fields: Mapping[str, str], body: bytes, counts: Counter[str]) -> str:
+    kind, charset = _content(fields.get("content-type", ""))
     if kind.startswith("multipart/"):
         return _of_parts(email.message_from_bytes(raw), counts)
-    encoding = found.get("content-transfer-encoding", "").lower()
+    encoding = fields.get("content-transfer-encoding", "").lower()
     if encoding in ("quoted-printable", "base64"):
         body = _decoded(body, encoding, counts)
     text = _text(body, charset, counts)

@@ -45,11 +45,11 @@ def files(root: Path) -> list[Path]:
             f"there is no mail archive {root}",
             "name an mbox file, an .mbox.gz, a maildir or a folder of them",
         )
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder, folders, names in os.walk(root):
         folders.sort()
-        found += [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
-    return found
+        paths += [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
+    return paths
 
 
 def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambda: None) -> Iterator[bytes]:
@@ -180,10 +180,10 @@ def _separators(block: bytes, line_begins: bool) -> Iterator[re.Match[bytes]]:
         yield first
     at = block.find(b"\nFrom ")
     while at >= 0:
-        found = _SEPARATOR.match(block, at + 1)
-        if found:
-            yield found
-        at = block.find(b"\nFrom ", found.end() - 1 if found else at + 1)
+        match = _SEPARATOR.match(block, at + 1)
+        if match:
+            yield match
+        at = block.find(b"\nFrom ", match.end() - 1 if match else at + 1)
 
 
 def _unquoted(message: bytes) -> bytes:

@@ -46,28 +46,28 @@ class BenchOptions:
     def scripts(self) -> list[PgbenchScript]:
         """Returns the scripts with their weights; TPC-B-like where none is given. Raises UsageError."""
         drawn = [f"{name}@{weight}" for name, weight in map(_weighted, self.files) if weight]
-        own = read_scripts(drawn)
+        own_scripts = read_scripts(drawn)
         names = self.builtin or ([] if self.files else ["tpcb-like"])
-        found = own + [_builtin(name) for name in names]
-        if not any(script.weight for script in found):
+        scripts_to_run = own_scripts + [_builtin(name) for name in names]
+        if not any(script.weight for script in scripts_to_run):
             raise UsageError(
                 "all scripts have the weight 0, so none would run", "give at least one a weight: mine.sql@1"
             )
-        return found
+        return scripts_to_run
 
 
 def _builtin(text: str) -> PgbenchScript:
     """Returns a built-in script by its name or the beginning of it, with a weight behind @, as pgbench's
     -b."""
     name, weight = _weighted(text)
-    found: list[BuiltIn] = [known for known in BUILT_IN if name and known.startswith(name)]
-    if not found:
+    built_ins: list[BuiltIn] = [known for known in BUILT_IN if name and known.startswith(name)]
+    if not built_ins:
         raise UsageError(
             f"there is no built-in script {name!r}", f"the built-in scripts are {', '.join(BUILT_IN)}"
         )
-    if len(found) > 1:
-        raise UsageError(f"{name!r} is the beginning of several built-in scripts: {', '.join(found)}")
-    return PgbenchScript(BUILT_IN[found[0]], f"<builtin: {found[0]}>", weight)
+    if len(built_ins) > 1:
+        raise UsageError(f"{name!r} is the beginning of several built-in scripts: {', '.join(built_ins)}")
+    return PgbenchScript(BUILT_IN[built_ins[0]], f"<builtin: {built_ins[0]}>", weight)
 
 
 def _weighted(text: str) -> tuple[str, int]:

@@ -101,12 +101,12 @@ class BenchResult:
         left, latency = self.role.statements_by_name, self.role.latency
         if not self.role.scripts:
             return [ScriptResult(drawn[0], self.counts, latency.mean, latency.stddev, left)]
-        found = []
+        results = []
         for script, totals in zip(drawn, self.role.scripts, strict=True):
-            own, left = left[: totals.statements], left[totals.statements :]
+            statements, left = left[: totals.statements], left[totals.statements :]
             times = totals.latency
-            found.append(ScriptResult(script, Counts.of(totals), times.mean, times.stddev, own))
-        return found
+            results.append(ScriptResult(script, Counts.of(totals), times.mean, times.stddev, statements))
+        return results
 
     def as_json(self) -> Json:
         latency, lag, counts = self.role.latency, self.role.lag, self.counts

@@ -148,7 +148,7 @@ def _script_error(error: DriverError) -> Exception:
     """Returns the error in the user's terms: a script that does not compile is the user's to mend; the
     driver's message shows the line."""
     if error.kind == "script":
-        return UsageError(error.said)
+        return UsageError(error.server_message)
     if error.sqlstate == "53300":  # too_many_connections
         return error.worded(error.message, "ask for fewer with -c, or raise max_connections")
     return error

@@ -10,10 +10,10 @@ from pgstrata.measure.bench.result import BenchResult, Counts, ScriptResult
 
 def text(result: BenchResult, per_statement: bool) -> list[str]:
     bench, role, latency = result.bench, result.role, result.role.latency
-    one = len(result.scripts) == 1
+    is_single = len(result.scripts) == 1
     lines = [
         f"pgstrata {__version__} (server {result.server})",
-        f"transaction type: {result.scripts[0].name if one else 'multiple scripts'}",
+        f"transaction type: {result.scripts[0].name if is_single else 'multiple scripts'}",
         f"scaling factor: {result.scale}",
         f"query mode: {bench.mode}",
         f"number of clients: {bench.clients}",
@@ -55,8 +55,10 @@ def text(result: BenchResult, per_statement: bool) -> list[str]:
     scripts = result.by_script()
     weights = sum(of.script.weight for of in scripts)
     for number, of_script in enumerate(scripts, 1):
-        lines += [] if one else _of_script(number, of_script, weights, result)
-        lines += _statements(of_script, "" if one else " - ", bench.max_tries != 1) if per_statement else []
+        lines += [] if is_single else _of_script(number, of_script, weights, result)
+        lines += (
+            _statements(of_script, "" if is_single else " - ", bench.max_tries != 1) if per_statement else []
+        )
     return lines
 
 

@@ -53,7 +53,7 @@ def borrowed_database(
     named = database_of(dsn)
     database = named or DATABASE
     try:
-        made = named is None and _create_database(cluster, say)
+        is_created = named is None and _create_database(cluster, say)
         tables = tables_of(phases)
         with cluster.connect(database) as connection:
             _drop_ours(connection)
@@ -69,7 +69,7 @@ def borrowed_database(
         yield database
     finally:
         if not keep:
-            _tidy(cluster, database, made, say)
+            _tidy(cluster, database, is_created, say)
 
 
 def _create_database(cluster: Connectable, say: Callable[[str], None]) -> bool:
@@ -153,9 +153,9 @@ def _mark(connection: Connection, tables: Sequence[str]) -> None:
         )
 
 
-def _tidy(cluster: Connectable, database: str, made: bool, say: Callable[[str], None]) -> None:
+def _tidy(cluster: Connectable, database: str, is_created: bool, say: Callable[[str], None]) -> None:
     try:
-        if made:
+        if is_created:
             with cluster.connect("postgres") as connection:
                 connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(database)))
         else:

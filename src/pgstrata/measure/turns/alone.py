@@ -69,13 +69,13 @@ def candidates(
     criterion = Criterion(margin)
     judged = judge_statements(base.rounds(), rounds, watched=watched, criterion=criterion, left_out=disturbed)
     for label, statements in judged.items():
-        for one in statements:
-            if one.verdict.decided and one.verdict.word != "same":
-                candidate = by_statement.setdefault(one.statement, Candidate(one.statement))
-                candidate.share = max(candidate.share, one.share)
-                candidate.seconds = max(candidate.seconds, one.base.mean, one.other.mean)
+        for statement in statements:
+            if statement.verdict.decided and statement.verdict.word != "same":
+                candidate = by_statement.setdefault(statement.statement, Candidate(statement.statement))
+                candidate.share = max(candidate.share, statement.share)
+                candidate.seconds = max(candidate.seconds, statement.base.mean, statement.other.mean)
                 candidate.others.append(sides[label])
-    return sorted(by_statement.values(), key=lambda one: -one.share)
+    return sorted(by_statement.values(), key=lambda ranked: -ranked.share)
 
 
 def budget(rounds_seconds: float) -> float:
@@ -102,7 +102,7 @@ class AloneExecution:
         assert step.alone is not None
         self._base, self._here, self._make = base, here, step.alone
         self._margin, self._seconds, self._leave = margin, seconds, leave
-        self._records: dict[str, list[AloneRecord]] = {one.label: [] for one in here}
+        self._records: dict[str, list[AloneRecord]] = {participant.label: [] for participant in here}
         self.slower: list[Slower] = []
 
     def execute(self, candidates: Sequence[Candidate]) -> None:
@@ -117,8 +117,8 @@ class AloneExecution:
             assert self._base.measurement is not None
             with self._base.measurement.scratch("alone") as folder:
                 self._each(chosen, folder, begun + self._seconds)
-        for one in candidates[MOST_STATEMENTS:]:
-            self._keep(one, {}, f"only the {MOST_STATEMENTS} with the largest share of the time are")
+        for candidate in candidates[MOST_STATEMENTS:]:
+            self._keep(candidate, {}, f"only the {MOST_STATEMENTS} with the largest share of the time are")
         for participant in self._here:
             if participant.measurement is not None:
                 participant.measurement.alone = AloneRecords(
@@ -130,16 +130,16 @@ class AloneExecution:
 
     def _each(self, chosen: Sequence[Candidate], folder: Path, deadline: float) -> None:
         """Executes the statements one after the other, each with its share of the time that is left."""
-        steps = self._make({one.statement.number: one.seconds for one in chosen}, folder)
-        for number, one in enumerate(chosen):
+        steps = self._make({candidate.statement.number: candidate.seconds for candidate in chosen}, folder)
+        for number, candidate in enumerate(chosen):
             left = deadline - time.monotonic()
-            statement = steps[one.statement.number]
+            statement = steps[candidate.statement.number]
             if statement.step is None:
-                self._keep(one, {}, statement.why_not)
+                self._keep(candidate, {}, statement.why_not)
             elif left <= 0:
-                self._keep(one, {}, f"the time for it was over ({numbers.duration(self._seconds)})")
+                self._keep(candidate, {}, f"the time for it was over ({numbers.duration(self._seconds)})")
             else:
-                self._one(one, statement, time.monotonic() + left / (len(chosen) - number))
+                self._one(candidate, statement, time.monotonic() + left / (len(chosen) - number))
 
     def _one(self, candidate: Candidate, statement: AloneStatement, deadline: float) -> None:
         """Executes a statement in pairs, until its verdict is known for all its variants."""
@@ -204,7 +204,9 @@ class AloneExecution:
             for failure in role.replay.failures:
                 if failure.number == statement.number and failure.now is not None:
                     return f"it fails alone: {failure.message}"
-        total = next((one for one in role.statements_by_name if one.number == statement.number), None)
+        total = next(
+            (totals for totals in role.statements_by_name if totals.number == statement.number), None
+        )
         if total is None or not total.count or total.seconds_total <= 0:
             return "no execution came to its end"
         return Slice(
@@ -245,10 +247,10 @@ def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
     snapshots."""
     if step.alone is None or len(group.here) < 2:
         return False
-    base = next((one for one in group.here if one.label == group.base), None)
+    base = next((participant for participant in group.here if participant.label == group.base), None)
     if base is None:
         return False
-    others = [one for one in group.here if one is not base]
+    others = [participant for participant in group.here if participant is not base]
     margin, watched = group.settings.margin, group.settings.until == "verdict"
     differing = candidates(base, others, watched=watched, margin=margin)
     if restored:
@@ -256,7 +258,7 @@ def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
         group.each(Participant.restored)
         # Otherwise the data of one variant may differ from that of another.
         compare_answers(group, base, step)
-    used = sum(one.seconds for participant in group.here for one in participant.slices)
+    used = sum(part.seconds for participant in group.here for part in participant.slices)
     if base.error is None:
         execution = AloneExecution(
             base, group.here, step, margin=margin, seconds=budget(used), leave=group.attempt

@@ -73,25 +73,32 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
         return
     chosen = _chosen(group.here)
     with base.measurement.scratch("answers") as folder:
-        made = step.alone({one.number: LIMIT_SECONDS for one in chosen}, folder)
-        statements = {one: made[one.number] for one in chosen if made[one.number].texts}
-    steady = {one: alone for one, alone in statements.items() if not alone.varies}
+        by_number = step.alone({statement.number: LIMIT_SECONDS for statement in chosen}, folder)
+        statements = {
+            statement: by_number[statement.number]
+            for statement in chosen
+            if by_number[statement.number].texts
+        }
+    steady = {statement: alone for statement, alone in statements.items() if not alone.varies}
     if steady:
         text = numbers.counted(len(steady), "statement")
         base.run.progress.say(f"  answers of {text} that read only are compared")
     texts = {
-        Execution(one, place): text
-        for one, alone in steady.items()
-        for place, text in enumerate(alone.texts[: chosen[one]])
+        Execution(statement, place): text
+        for statement, alone in steady.items()
+        for place, text in enumerate(alone.texts[: chosen[statement]])
     }
-    ask = partial(_asked, group, step, {one: alone.settings for one, alone in steady.items()})
+    ask = partial(_asked, group, step, {statement: alone.settings for statement, alone in steady.items()})
     first = ask({each: [text] for each, text in texts.items()}, (), _answer)
     differing = {each: [text] for each, text in texts.items() if _differs(each, text, first)}
     again = ask(differing, OTHER_PLANS, _answer)
     varying = {
         each.statement
         for each in differing
-        if any(_digest(again[label], each) not in (None, _digest(own, each)) for label, own in first.items())
+        if any(
+            _digest(again[label], each) not in (None, _digest(side_answers, each))
+            for label, side_answers in first.items()
+        )
     }
     directions = {
         each: both
@@ -99,12 +106,12 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
         if each.statement not in varying and (both := in_both_directions(text, _columns(each, first)))
     }
     unknown = _put_in_order(ask(directions, (), _order), directions, first)
-    executions: dict[Statement, list[Execution]] = {one: [] for one in statements}
+    executions: dict[Statement, list[Execution]] = {statement: [] for statement in statements}
     for each in texts:
         if each.statement not in varying and each not in unknown:
             executions[each.statement].append(each)
-    for one, alone in statements.items():
-        _keep(group.here, one, alone, executions[one], first)
+    for statement, alone in statements.items():
+        _keep(group.here, statement, alone, executions[statement], first)
 
 
 def _put_in_order(
@@ -116,7 +123,7 @@ def _put_in_order(
     of which it is not known whether that order is the same."""
     unknown = set()
     for each, (text, _) in texts.items():
-        sides = [label for label, own in answers.items() if _digest(own, each) is not None]
+        sides = [label for label, side_answers in answers.items() if _digest(side_answers, each) is not None]
         known = [order for label in sides if (order := orders[label].get(each)) is not None]
         if len(known) == len(sides):
             digests, is_unknown = digests_of(known)
@@ -139,14 +146,20 @@ def _keep(
 ) -> None:
     """Keeps one answer of a statement: that of its executions which can be compared. It varies where there
     are none."""
-    answering = [own for own in answers.values() if own]
-    compared = [each for each in executions if all(_digest(own, each) is not None for own in answering)]
+    answering = [side_answers for side_answers in answers.values() if side_answers]
+    compared = [
+        each
+        for each in executions
+        if all(_digest(side_answers, each) is not None for side_answers in answering)
+    ]
     for side in here:
         if side.measurement is None:
             continue
-        own = answers[side.label]
+        side_answers = answers[side.label]
         digests = [
-            digest for each in compared or executions[:1] if (digest := _digest(own, each)) is not None
+            digest
+            for each in compared or executions[:1]
+            if (digest := _digest(side_answers, each)) is not None
         ]
         side.measurement.answers.append(
             AnswerRecord(
@@ -156,7 +169,7 @@ def _keep(
                 if len(digests) > 1
                 else next(iter(digests), None),
                 varies=not executions,
-                reason=_why_not(own.get(Execution(statement, 0)), alone),
+                reason=_why_not(side_answers.get(Execution(statement, 0)), alone),
             )
         )
 
@@ -167,14 +180,14 @@ def _chosen(here: Sequence[Participant]) -> dict[Statement, int]:
     sides = [totals(side.rounds()) for side in here]
     means: dict[Statement, float] = {}
     left = MOST_SECONDS
-    for one in largest_first(sides)[:MOST_STATEMENTS]:
-        mean = max(side[one].mean for side in sides if one in side and side[one].went_well)
+    for statement in largest_first(sides)[:MOST_STATEMENTS]:
+        mean = max(side[statement].mean for side in sides if statement in side and side[statement].went_well)
         if mean <= left:
             left -= mean
-            means[one] = max(mean, 1e-6)
+            means[statement] = max(mean, 1e-6)
     number = max(1, len(means))
     seconds, most = min(left, MORE_SECONDS) / number, MOST_EXECUTIONS // number
-    return {one: max(1, min(most, 1 + int(seconds / mean))) for one, mean in means.items()}
+    return {statement: max(1, min(most, 1 + int(seconds / mean))) for statement, mean in means.items()}
 
 
 def _asked(
@@ -195,16 +208,16 @@ def _asked(
         name = f"{each.statement.number} {each.place}"
         by_settings.setdefault(tuple(settings[each.statement]), {})[name] = each
     asked: dict[str, dict[Execution, T]] = {side.label: {} for side in group.here}
-    for own, by_name in by_settings.items():
+    for own_settings, by_name in by_settings.items():
         named = [(name, text) for name, each in by_name.items() for text in texts[each]]
-        made = _step(step, named, (*own, *more))
+        queries = _step(step, named, (*own_settings, *more))
         for side in group.here:
             group.interrupts.check()
             if side.measurement is None or side.error is not None:
                 continue
             with side.measurement.scratch("rows") as rows:
                 try:
-                    done = side.measurement.execute(made, rows)
+                    done = side.measurement.execute(queries, rows)
                 except DriverError:
                     group.attempt(side, Participant.accepts_connections)
                     continue
@@ -236,7 +249,7 @@ def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
 
 def _step(step: Step, texts: Sequence[tuple[str, str]], settings: Sequence[str]) -> Step:
     """Returns the step of a single session that executes each text once."""
-    made = query_step(
+    queries = query_step(
         step.name,
         [[Sql.verbatim(text, name=name, record=True, on_error="record") for name, text in texts]],
         LIMIT_SECONDS,
@@ -248,7 +261,7 @@ def _step(step: Step, texts: Sequence[tuple[str, str]], settings: Sequence[str])
             limited_to(LIMIT_SECONDS),
         ],
     )
-    return replace(made, confined=step.confined)
+    return replace(queries, confined=step.confined)
 
 
 def _digest(answers: Answers, execution: Execution) -> str | None:
@@ -258,7 +271,7 @@ def _digest(answers: Answers, execution: Execution) -> str | None:
 
 def _answered(execution: Execution, answers: Mapping[str, Answers]) -> list[Json]:
     """Returns the rows of all participants that answered an execution."""
-    rows = (own.get(execution) for own in answers.values())
+    rows = (side_answers.get(execution) for side_answers in answers.values())
     return [row for row in rows if row is not None and row["digest"] is not None]
 
 

@@ -150,10 +150,10 @@ class ArmTurns:
             if arm.before and (sizes := self.sizes.get(side.label)) is not None:
                 sizes.restore()
         done = executed.statements
-        if failed := next((one.error for one in done if one.error is not None), None):
+        if failed := next((execution.error for execution in done if execution.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
         counted = done[warm:]
-        total = sum(one.seconds for one in counted)
+        total = sum(execution.seconds for execution in counted)
         if not counted or total <= 0:
             return f"{side.label}: no execution came to its end"
         arm.seconds = total / len(counted)

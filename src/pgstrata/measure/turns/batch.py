@@ -79,8 +79,8 @@ class Batch:
         role = next(role for role in step.roles if role.name == step.headline.role)
         self.role, self.clients = role.name, role.clients
         self.work = [
-            _Work(participant, own, shown=index == 0)
-            for index, (participant, own) in enumerate(zip(participants, turns.own, strict=True))
+            _Work(participant, own_turns, shown=index == 0)
+            for index, (participant, own_turns) in enumerate(zip(participants, turns.members, strict=True))
         ]
 
     def measure(self) -> list[tuple[Participant, PgstrataError]]:

@@ -73,15 +73,15 @@ def search_causes(
     count = numbers.counted(len(differing), *words)
     left = turns.end - time.monotonic()
     base.run.progress.say(f"  why {count}, and what helps, for {numbers.duration(round(left))} at most")
-    for number, one in enumerate(differing):
+    for number, query in enumerate(differing):
         begun = time.monotonic()
-        if base.error is not None or one.variant.error is not None or one.variant.measurement is None:
+        if base.error is not None or query.variant.error is not None or query.variant.measurement is None:
             continue
         deadline = begun + (turns.end - begun) / (len(differing) - number)
-        examination = _Examination(base, one, others, turns, Criterion(margin), deadline)
+        examination = _Examination(base, query, others, turns, Criterion(margin), deadline)
         cause = examination.failed(NO_TIME) if begun >= turns.end else _examined(examination)
         kept = structs.replace(cause, seconds=round(time.monotonic() - begun, 3))
-        one.variant.measurement.query_causes.append(kept)
+        query.variant.measurement.query_causes.append(kept)
 
 
 def _examined(examination: _Examination) -> QueryCauseRecord:
@@ -97,20 +97,20 @@ class _Examination:
     def __init__(
         self,
         base: Participant,
-        one: Differing,
+        query: Differing,
         others: Mapping[str, Mapping[str, float]],
         turns: ArmTurns,
         criterion: Criterion,
         deadline: float,
     ) -> None:
-        self._base, self._one, self._others = base, one, others
+        self._base, self._one, self._others = base, query, others
         self._turns, self._criterion, self._deadline = turns, criterion, deadline
         self._check = base.run.interrupts.check
         self._notes: list[str] = []
         self._three_arms: Sequence[Arm] = ()
         self._rewritten: Explainer | None = None
         """Asks the variant for the query with AS MATERIALIZED, where it inlines what the base does not."""
-        cluster = one.variant.cluster
+        cluster = query.variant.cluster
         self._may_change_schema = cluster.standbys.serving(reads_only=True) is cluster
         """A standby takes no other statistics or indexes than its primary's."""
 
@@ -126,10 +126,10 @@ class _Examination:
         return QueryCauseRecord(name=self._one.name, differences=(("", ""),), notes=(why, *self._notes))
 
     def _record(self, stack: ExitStack) -> QueryCauseRecord:
-        one, base, variant = self._one, self._base, self._one.variant
-        text = self._turns.text(one.name)
-        self._old = Explainer(self._turns.connect(base, stack, query=one.name), text)
-        self._new = Explainer(self._turns.connect(variant, stack, query=one.name), text)
+        query, base, variant = self._one, self._base, self._one.variant
+        text = self._turns.text(query.name)
+        self._old = Explainer(self._turns.connect(base, stack, query=query.name), text)
+        self._new = Explainer(self._turns.connect(variant, stack, query=query.name), text)
         wanted_plan, plain_plan = self._old.plan(), self._new.plan()
         wanted, plain = detail(wanted_plan), detail(plain_plan)
         old, new = settings_of(self._old.connection), settings_of(self._new.connection)
@@ -142,32 +142,32 @@ class _Examination:
         indexes: Sequence[str] = ()
         without: Sequence[str] = ()
         inlined: Sequence[str] = ()
-        found: dict[str, str] | None = None
+        settings: dict[str, str] | None = None
         if not same:
             if self._may_change_schema:
                 definitions = missing_indexes(
                     self._old.connection, self._new.connection, wanted_plan, self._check
                 )
                 created = created_indexes(self._new.connection, definitions, self._check)
-                made = stack.enter_context(created)
-                indexes, without = made.definitions, made.without
-                self._notes += made.notes
+                new_indexes = stack.enter_context(created)
+                indexes, without = new_indexes.definitions, new_indexes.without
+                self._notes += new_indexes.notes
             inlined = [n for n in with_queries_of(wanted_plan) if n not in with_queries_of(plain_plan)]
             if (rewritten := materialized(text, inlined)) is not None:
                 self._rewritten = Explainer(self._new.connection, rewritten)
             asks = self._rewritten or self._new
-            found = find_old_plan(asks, wanted, wanted_plan, old, new, check=self._check).settings
+            settings = find_old_plan(asks, wanted, wanted_plan, old, new, check=self._check).settings
         executed = self._executed(self._new, variant.label, without)
         nodes = self._moved(self._executed(self._old, base.label, ()), executed)
         phases = self._phases()
         chosen: list[Candidate] = []
-        if one.is_slower:
+        if query.is_slower:
             chosen = candidates(
                 self._new,
                 executed,
                 old,
                 new,
-                old_plan=found,
+                old_plan=settings,
                 rewritten=self._rewritten,
                 indexes=indexes,
                 same_plan=same,
@@ -176,9 +176,9 @@ class _Examination:
             )
             chosen = [each for each in chosen if self._may_change_schema or each.is_for_one_query]
         old_plan: Candidate | None = None
-        if found is not None:
+        if settings is not None:
             fences = (f"WITH {name} AS MATERIALIZED (…)" for name in inlined if self._rewritten)
-            how, before = (*indexes, *fences, *statements(found)), statements(found)
+            how, before = (*indexes, *fences, *statements(settings)), statements(settings)
             instead = self._rewritten.query if self._rewritten else ""
             old_plan = Candidate("setting", how, before, wanted, instead)
         elif not same:
@@ -186,7 +186,7 @@ class _Examination:
         arms = self._three_arms = self._three(old_plan, without) if old_plan else []
         trials = self._tried(chosen, without, wanted)
         return QueryCauseRecord(
-            name=one.name,
+            name=query.name,
             differences=() if same else _differences(wanted, plain),
             old_plan=old_plan.sql if old_plan else (),
             asked=self._new.asked + (self._rewritten.asked if self._rewritten else 0),
@@ -236,12 +236,12 @@ class _Examination:
 
         if not is_executed(base) or not is_executed(other):
             return ()
-        found = []
+        nodes = []
         for ours, theirs in moved(base, other):
             title = (theirs or ours or NodeTime("", 0, 0, 0, "")).title
             (base_ms, base_buffers, base_temporary, base_fact) = times(ours)
             (other_ms, other_buffers, other_temporary, other_fact) = times(theirs)
-            found.append(
+            nodes.append(
                 NodeMoved(
                     node=title,
                     base_ms=base_ms,
@@ -254,34 +254,34 @@ class _Examination:
                     other_fact=other_fact,
                 )
             )
-        return tuple(found)
+        return tuple(nodes)
 
     # --- measuring ----------------------------------------------------------------------------
 
     def _three(self, old_plan: Candidate, without: Sequence[str]) -> list[Arm]:
         """Measures the base, the variant with the base's plan, and the variant itself if the query comes to
         its end there."""
-        one = self._one
-        base = Arm(self._base, (), one.seconds.get(self._base.label))
-        forced = Arm(one.variant, old_plan.before, base.seconds, old_plan.text)
+        query = self._one
+        base = Arm(self._base, (), query.seconds.get(self._base.label))
+        forced = Arm(query.variant, old_plan.before, base.seconds, old_plan.text)
         arms = [base, forced]
-        own = one.seconds.get(one.variant.label)
-        new = Arm(one.variant, without, own)
-        if own is not None:
+        own_seconds = query.seconds.get(query.variant.label)
+        new = Arm(query.variant, without, own_seconds)
+        if own_seconds is not None:
             arms.append(new)
-        limit = one.variant.load_limit
+        limit = query.variant.load_limit
 
         def is_known() -> bool:
             remaining = look(base.slices, forced.slices, limit, self._criterion)
-            if own is None:
+            if own_seconds is None:
                 return remaining.decided
             change = look(base.slices, new.slices, limit, self._criterion)
             removed = look(forced.slices, new.slices, limit, self._criterion)
             return attribution(change, remaining, removed) in SETTLED and change.decided
 
         now = time.monotonic()
-        share = 0.4 if one.is_slower else 1.0
-        if why := self._turns.in_turn(one.name, arms, now + share * (self._deadline - now), is_known):
+        share = 0.4 if query.is_slower else 1.0
+        if why := self._turns.in_turn(query.name, arms, now + share * (self._deadline - now), is_known):
             self._notes.append(f"with the plan of {self._base.label}: {why}")
         return arms
 
@@ -308,14 +308,14 @@ class _Examination:
         wanted: Sequence[str],
         looks: int,
     ) -> RemedyTrial:
-        one = self._one
-        own = one.seconds.get(one.variant.label)
-        turns = self._paired(one.name, own, candidate, without, deadline, looks)
+        query = self._one
+        own_seconds = query.seconds.get(query.variant.label)
+        turns = self._paired(query.name, own_seconds, candidate, without, deadline, looks)
         return RemedyTrial(
             kind=candidate.kind,
             sql=candidate.sql,
             turns=turns,
-            limit_without=None if own is not None else self._turns.limit_seconds,
+            limit_without=None if own_seconds is not None else self._turns.limit_seconds,
             plan_is_old=candidate.plan == tuple(wanted),
         )
 
@@ -382,11 +382,11 @@ class _Examination:
 
 
 def _differences(wanted: Sequence[str], plain: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    found = [
+    pairs = [
         (ours[:LONGEST_DIFFERENCE], theirs[:LONGEST_DIFFERENCE])
         for ours, theirs in differences(wanted, plain)[:MOST_DIFFERENCES]
     ]
-    return tuple(found) or (("the same nodes in another order", "the same nodes in another order"),)
+    return tuple(pairs) or (("the same nodes in another order", "the same nodes in another order"),)
 
 
 __all__ = ["Differing", "search_causes"]

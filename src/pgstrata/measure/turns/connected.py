@@ -134,7 +134,7 @@ class OwnTurns(ABC):
 class BlockTurns(ABC):
     """The turns of all participants in one batch."""
 
-    own: Sequence[OwnTurns]
+    members: Sequence[OwnTurns]
     """Those of each participant, in their order."""
 
     def __init__(self) -> None:

@@ -187,7 +187,7 @@ class FrozenTurns(BlockTurns):
         self._window_seconds, self._clients = window_seconds, judged.clients
         self._changed = threading.Condition()
         number = len(freezers)
-        self.own: list[OwnStretches] = [
+        self.members: list[OwnStretches] = [
             OwnStretches(step, freezer, number, self._changed) for freezer in freezers
         ]
         self.operations = max(1, judged.operations // OF_A_STEP) if judged.operations else operations
@@ -202,15 +202,15 @@ class FrozenTurns(BlockTurns):
 
     def begin(self) -> Mapping[int, ServerError]:
         failed = {}
-        for number, own in enumerate(self.own):
+        for number, own_turns in enumerate(self.members):
             try:
-                own.join()
+                own_turns.join()
             except ServerError as error:
                 failed[number] = error
         if self.operations:
             self._tell_length()
-        for own in self.own:
-            own.tell(begin=True)
+        for own_turns in self.members:
+            own_turns.tell(begin=True)
         self._goes_on()
         return failed
 
@@ -221,9 +221,9 @@ class FrozenTurns(BlockTurns):
                 self._choose_length()
                 if not self._is_done(over):
                     return {}
-        for own in (own for own, ended in zip(self.own, over, strict=True) if ended):
-            if own.driver is not None:
-                own.freezer.give_up(own.driver.pid)
+        for own_turns in (own_turns for own_turns, ended in zip(self.members, over, strict=True) if ended):
+            if own_turns.driver is not None:
+                own_turns.freezer.give_up(own_turns.driver.pid)
         if all(over):
             return {}
         before = self._turn
@@ -237,7 +237,7 @@ class FrozenTurns(BlockTurns):
         if self._turn == before:
             return {}
         try:
-            self.own[before].stop()
+            self.members[before].stop()
         except ServerError as error:
             return {before: error}
         finally:
@@ -246,47 +246,47 @@ class FrozenTurns(BlockTurns):
 
     def _goes_on(self) -> None:
         self._begun = time.monotonic()
-        self.own[self._turn].go_on()
+        self.members[self._turn].go_on()
 
     def _is_done(self, over: Sequence[bool]) -> bool:
-        own, passed = self.own[self._turn], time.monotonic() - self._begun
+        own_turns, passed = self.members[self._turn], time.monotonic() - self._begun
         if over[self._turn] or passed > TURN_SECONDS:
             return True
         if self._pair >= len(self.pairs):
             if self.pairs:
                 self.pairs.append(self.pairs[-1] + self._stretches_of_a_pair())
-            elif passed >= self._window_seconds and own.ended:
-                self.pairs.append(own.ended)
+            elif passed >= self._window_seconds and own_turns.ended:
+                self.pairs.append(own_turns.ended)
             else:
                 return False
-        return own.ended >= self.pairs[self._pair]
+        return own_turns.ended >= self.pairs[self._pair]
 
     def _stretches_of_a_pair(self) -> int:
         """Returns how many stretches fill a window, judged by the stretches that all have ended until now."""
-        ended = sum(own.ended for own in self.own)
+        ended = sum(own_turns.ended for own_turns in self.members)
         return max(1, round(self._window_seconds * ended / max(self._worked, 1e-3)))
 
     def _choose_length(self) -> None:
-        first = self.own[self._turn]
+        first = self.members[self._turn]
         if not self.operations and first.operations:
             rate = first.operations / first.seconds / self._clients
             self.operations = max(1, round(rate * self._window_seconds / OF_A_TURN))
             self._tell_length()
 
     def _tell_length(self) -> None:
-        for own in self.own:
-            if own.driver is not None:
-                own.driver.stretches_are(self.operations)
+        for own_turns in self.members:
+            if own_turns.driver is not None:
+                own_turns.driver.stretches_are(self.operations)
 
     def end(self) -> None:
-        for own in self.own:
-            own.tell(begin=False)
-            own.go_on()
+        for own_turns in self.members:
+            own_turns.tell(begin=False)
+            own_turns.go_on()
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """Returns the turns of a participant; a pair is left out if any connection has not ended, or not
         begun, all of its stretches."""
-        role = next(one for one in result.done.roles if one.name == result.record.role)
+        role = next(role_done for role_done in result.done.roles if role_done.name == result.record.role)
         rate, seconds = result.record.rate or 0.0, result.record.seconds
         unit = rate * seconds / role.operations if role.operations else 0.0
         pairs: list[MeasuredTurn] = []
@@ -325,7 +325,7 @@ def measure(group: Group, schedule: Schedule) -> None:
         group.each(lambda participant: _set_timers(group, participant))
         if not group.here:
             break
-        freezers = [freezer for one in group.here if (freezer := one.cluster.freezer) is not None]
+        freezers = [freezer for side in group.here if (freezer := side.cluster.freezer) is not None]
         turns = FrozenTurns(schedule.step, freezers, settings.window_seconds, operations)
         pairs = group.last_pair()
         batch = Batch(group.here, schedule.step, number, pairs, turns, group.progress, group.interrupts)

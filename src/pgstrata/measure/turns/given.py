@@ -99,7 +99,7 @@ class GivenTurns(BlockTurns):
         self._slice_seconds, self._limit = slice_seconds, step.overtime
         self._cpus = len(cpus or os.sched_getaffinity(0))
         self._changed = threading.Condition()
-        self.own: list[OwnSlices] = [
+        self.members: list[OwnSlices] = [
             OwnSlices(participants, cpus, self._changed) for _ in range(participants)
         ]
         self.pairs = 0
@@ -111,10 +111,12 @@ class GivenTurns(BlockTurns):
         self._over: Sequence[bool] = [False] * participants
 
     def begin(self) -> Mapping[int, ServerError]:
-        for own in self.own:
-            if own.driver is not None:
-                own.driver.others_seconds = len(self.own) * (self._slice_seconds + self._warmup + self._limit)
-            own.tell(begin=True)
+        for own_turns in self.members:
+            if own_turns.driver is not None:
+                own_turns.driver.others_seconds = len(self.members) * (
+                    self._slice_seconds + self._warmup + self._limit
+                )
+            own_turns.tell(begin=True)
         return {}
 
     def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
@@ -131,22 +133,24 @@ class GivenTurns(BlockTurns):
         self.turn = next((turn for turn in self._order if not over[turn]), None)
         if self.turn is None:
             self._is_over = True
-            for own, ended in zip(self.own, over, strict=True):
-                if own.driver is not None and not ended:
-                    own.driver.stop()
+            for own_turns, ended in zip(self.members, over, strict=True):
+                if own_turns.driver is not None and not ended:
+                    own_turns.driver.stop()
         return {}
 
     def _may_go_on(self, over: Sequence[bool]) -> bool:
         """Returns whether the slice that was given last has ended, and all have started before the first."""
         if self.turn is None:
-            return all(own.is_started or ended for own, ended in zip(self.own, over, strict=True))
-        return over[self.turn] or self.own[self.turn].ended >= self._given[self.turn]
+            return all(
+                own_turns.is_started or ended for own_turns, ended in zip(self.members, over, strict=True)
+            )
+        return over[self.turn] or self.members[self.turn].ended >= self._given[self.turn]
 
     def _too_long(self) -> Mapping[int, ServerError]:
         if self.turn is None:
             return {}
-        own = self.own[self.turn]
-        if time.monotonic() - own.given_at < self._slice_seconds + self._warmup + self._limit:
+        own_turns = self.members[self.turn]
+        if time.monotonic() - own_turns.given_at < self._slice_seconds + self._warmup + self._limit:
             return {}
         limit = numbers.duration(self._limit)
         return {
@@ -158,7 +162,7 @@ class GivenTurns(BlockTurns):
 
     def _turns(self, pairs: int) -> Iterator[int]:
         """Yields whose turn it is; each turn is given as it is drawn."""
-        participants = len(self.own)
+        participants = len(self.members)
         self._given = [0] * participants
         if self._warmup > 0:
             for number in range(participants):
@@ -168,20 +172,20 @@ class GivenTurns(BlockTurns):
             for number in order_of_pair(pairs + self.pairs + 1, participants):
                 if self._over[number]:
                     continue
-                own = self.own[number]
-                before = own.clock.at(time.monotonic())
+                own_turns = self.members[number]
+                before = own_turns.clock.at(time.monotonic())
                 yield self._give(number, self._slice_seconds, measured=True)
-                worked[number] += own.clock.at(time.monotonic()) - before
+                worked[number] += own_turns.clock.at(time.monotonic()) - before
             self.pairs += 1
 
     def _give(self, number: int, seconds: float, *, measured: bool) -> int:
         self._given[number] += 1
-        self.own[number].give(seconds, measured=measured)
+        self.members[number].give(seconds, measured=measured)
         return number
 
     def end(self) -> None:
-        for own in self.own:
-            own.tell(begin=False)
+        for own_turns in self.members:
+            own_turns.tell(begin=False)
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """Returns the turns of pairs that are whole."""

@@ -270,10 +270,10 @@ class Participant:
         parts = self.measurement.parts if self.measurement is not None else []
         return {
             ("", 1, part.number): {
-                statement_of(one): Executions(one.count, one.errors, one.seconds_total)
+                statement_of(totals): Executions(totals.count, totals.errors, totals.seconds_total)
                 for role in part.done.roles
                 if role.replay is not None
-                for one in role.statements_by_name
+                for totals in role.statements_by_name
             }
             for part in parts
         }
@@ -282,8 +282,8 @@ class Participant:
         """Returns the response times of the parts of the present step; each part is read once."""
         parts = self.measurement.parts if self.measurement is not None else []
         for part in parts[len(self._times) :]:
-            own = (role for second in part.seconds for role in second.roles)
-            self._times.append(part_of([role.histogram for role in own if role.name == part.record.role]))
+            roles = (role for second in part.seconds for role in second.roles)
+            self._times.append(part_of([role.histogram for role in roles if role.name == part.record.role]))
         return TimesSide(self, self._times)
 
     def _next_step(self) -> Step:
@@ -334,7 +334,7 @@ def _connection_ended_in(step: Step, result: StepResult) -> StatementDone | None
         rows=0,
         error=SqlError(
             sqlstate=error.sqlstate or CONNECTION_FAILURE,
-            message=f"it ends its connection: {error.said or error.message}",
+            message=f"it ends its connection: {error.server_message or error.message}",
         ),
         result=None,
     )
@@ -364,7 +364,7 @@ def known(
     """Returns whether every variant has its verdict on the present step against the base (against the first,
     without the base), on these response times, too, and of a replay every statement that weighs something has
     its own."""
-    first = next((one for one in here if one.label == base), here[0])
+    first = next((participant for participant in here if participant.label == base), here[0])
     for other in here:
         if other is first:
             continue

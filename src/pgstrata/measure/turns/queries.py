@@ -115,9 +115,9 @@ def _planning(executions: Sequence[StatementDone]) -> float | None:
     was short or the driver had to wait for a CPU, the two cannot be told apart.
     """
     known = [
-        one.planning_seconds
-        for one in executions
-        if one.planning_seconds is not None and one.planning_seconds < one.seconds
+        execution.planning_seconds
+        for execution in executions
+        if execution.planning_seconds is not None and execution.planning_seconds < execution.seconds
     ]
     return round(sum(known) / len(known), 9) if len(known) == len(executions) else None
 
@@ -144,10 +144,12 @@ class QueryExecution:
     ) -> None:
         assert step.single is not None
         self._here, self._single, self._confined = list(here), step.single, step.confined
-        self._base = next((one for one in self._here if one.label == base), self._here[0])
+        self._base = next(
+            (participant for participant in self._here if participant.label == base), self._here[0]
+        )
         self._margin, self._seconds, self._pairs, self._leave = margin, seconds, pairs, leave
         self._start_anew, self._start = start_anew, 1
-        self._queries = queries_of({one.label: one.once() for one in self._here})
+        self._queries = queries_of({participant.label: participant.once() for participant in self._here})
         self._comparisons = max(1, len(self._queries) * (len(self._here) - 1))
 
     def execute(self) -> None:
@@ -182,9 +184,11 @@ class QueryExecution:
     def _sides(self, query: Query) -> list[Participant]:
         """Returns the variants that execute a query, the base first; none without the base."""
         sides = [
-            one
-            for one in (self._base, *(one for one in self._here if one is not self._base))
-            if one.error is None and one.label in query.turns and not query.turns[one.label].end
+            participant
+            for participant in (self._base, *(other for other in self._here if other is not self._base))
+            if participant.error is None
+            and participant.label in query.turns
+            and not query.turns[participant.label].end
         ]
         return sides if sides and sides[0] is self._base else []
 
@@ -222,16 +226,16 @@ class QueryExecution:
             query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
             return
         turns, statements = query.turns[side.label], executed.statements
-        if failed := next((one for one in statements if one.error is not None), None):
+        if failed := next((statement for statement in statements if statement.error is not None), None):
             query.turns[side.label] = _with_execution(turns, failed)
             return
         counted = statements[warm:]
-        seconds = sum(one.seconds for one in counted)
+        seconds = sum(statement.seconds for statement in counted)
         if not counted or seconds <= 0:
             return
         cpu = executed.cpu_seconds
         # All that the first execution took may have been the CPU's.
-        uncounted = sum(one.seconds for one in statements[:warm])
+        uncounted = sum(statement.seconds for statement in statements[:warm])
         part = Slice(
             pair=query.pairs,
             seconds=seconds,
@@ -262,7 +266,7 @@ class QueryExecution:
 
     def differing(self) -> list[Differing]:
         """Returns the queries that are proven slower on a variant, largest losses first, then faster ones."""
-        found: list[tuple[float, Differing]] = []
+        ranked: list[tuple[float, Differing]] = []
         for query in self._queries:
             if self._base.label not in query.turns:
                 continue
@@ -280,9 +284,11 @@ class QueryExecution:
                     and self._holds(verdict)
                     and self._base.label in seconds
                 ):
-                    one = Differing(query.name, side, verdict.word == "slower", seconds)
-                    found.append((verdict.ratio, one))
-        return [one for _, one in sorted(found, key=lambda each: (not each[1].is_slower, each[0]))]
+                    difference = Differing(query.name, side, verdict.word == "slower", seconds)
+                    ranked.append((verdict.ratio, difference))
+        return [
+            difference for _, difference in sorted(ranked, key=lambda each: (not each[1].is_slower, each[0]))
+        ]
 
     def ending(self) -> dict[str, dict[str, float]]:
         """Returns the seconds of an execution of each query by the label of the variant, where it ends."""
@@ -334,7 +340,7 @@ def measure(group: Group, schedule: Schedule) -> None:
                 start_anew=group.start_anew if watched and anew else None,
             )
             execution.execute()
-            base = next((one for one in group.here if one.label == group.base), None)
+            base = next((side for side in group.here if side.label == group.base), None)
             if watched and group.settings.why_seconds and base is not None:
                 end = time.monotonic() + group.settings.why_seconds
                 single, confined = schedule.step.single, schedule.step.confined

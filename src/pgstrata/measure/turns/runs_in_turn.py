@@ -116,9 +116,9 @@ class RunsInTurn:
         return not measured or all(find(p.run.planned.data_key) for p in self.participants)
 
     def _adopted(self, participant: Participant) -> bool:
-        found: list[bool] = []
-        self.group.attempt(participant, lambda participant: found.append(participant.adopt_kept()))
-        return found != [False]
+        adopted: list[bool] = []
+        self.group.attempt(participant, lambda participant: adopted.append(participant.adopt_kept()))
+        return adopted != [False]
 
     def _next_step(self) -> Step | None:
         """Brings every variant to its next step, the same for all (`check_interleaved`)."""
@@ -140,10 +140,10 @@ class RunsInTurn:
     def _taken(self, step: Step) -> bool:
         """Takes over the step where an earlier attempt has finished it, of all variants or of none. Returns
         whether it did."""
-        found = [participant.run.kept_step(step) for participant in self.participants]
-        if len(self.group.here) < len(self.participants) or None in found:
+        kept_steps = [participant.run.kept_step(step) for participant in self.participants]
+        if len(self.group.here) < len(self.participants) or None in kept_steps:
             return False
-        for participant, data in zip(self.participants, found, strict=True):
+        for participant, data in zip(self.participants, kept_steps, strict=True):
             assert data is not None
             participant.take(data)
         return True

@@ -47,11 +47,13 @@ def search_statement_causes(group: Group, base: Participant, step: Step, slower:
     slower: those that matter most first. Raises Interrupted.
     """
     differing = [
-        Differing(one.statement.name, one.variant, True, one.seconds) for one in slower if one.alone.text
+        Differing(slowed.statement.name, slowed.variant, True, slowed.seconds)
+        for slowed in slower
+        if slowed.alone.text
     ]
     if not differing:
         return
-    statements = {one.statement: one.alone for one in slower if one.alone.text}
+    statements = {slowed.statement: slowed.alone for slowed in slower if slowed.alone.text}
     rounds = {side.label: totals(side.rounds()) for side in group.here}
     assert base.measurement is not None
     with base.measurement.scratch("causes") as folder:
@@ -62,14 +64,14 @@ def search_statement_causes(group: Group, base: Participant, step: Step, slower:
         }
         for statement in statements
     }
-    single = single_statements({one.name: made for one, made in statements.items()}, step)
+    single = single_statements({statement.name: alone for statement, alone in statements.items()}, step)
     turns = ArmTurns(
         single,
         group.interrupts,
         group.attempt,
         time.monotonic() + group.settings.why_seconds,
         confined=step.confined,
-        settings={one.name: made.settings for one, made in statements.items()},
+        settings={statement.name: alone.settings for statement, alone in statements.items()},
     )
     search_causes(base, differing, others, turns, group.settings.margin, WORDS)
 
@@ -78,18 +80,18 @@ def single_statements(statements: Mapping[str, AloneStatement], step: Step) -> S
     """Returns the statements of a step as queries that can be executed one at a time, by their names."""
 
     def make(name: str, executions: int) -> Step:
-        one = statements[name]
-        query = Sql.verbatim(one.text, name=name, record=True, on_error="record")
-        made = query_step(
+        alone = statements[name]
+        query = Sql.verbatim(alone.text, name=name, record=True, on_error="record")
+        single_step = query_step(
             step.name,
             [[query]],
             LIMIT_SECONDS,
             group=step.group,
             measured=True,
-            start=[Sql.verbatim(text, name="setting") for text in one.settings],
+            start=[Sql.verbatim(text, name="setting") for text in alone.settings],
         )
-        assert made.single is not None
-        return made.single.step(name, executions)
+        assert single_step.single is not None
+        return single_step.single.step(name, executions)
 
     return SingleQueries(list(statements), make, LIMIT_SECONDS)
 
@@ -102,11 +104,13 @@ def _others(
 ) -> dict[Statement, AloneStatement]:
     """Returns those remaining statements with the largest share of the time that read only."""
     assert step.alone is not None
-    others = [one for one in largest_first(rounds.values()) if one not in known]
+    others = [statement for statement in largest_first(rounds.values()) if statement not in known]
     largest = others[: 3 * MOST_OTHERS]
     # Of each its text is wanted, for which one execution is enough.
-    made = step.alone({one.number: LIMIT_SECONDS for one in largest}, folder)
-    reading = {one: made[one.number] for one in largest if made[one.number].text}
+    by_number = step.alone({statement.number: LIMIT_SECONDS for statement in largest}, folder)
+    reading = {
+        statement: by_number[statement.number] for statement in largest if by_number[statement.number].text
+    }
     return dict(list(reading.items())[:MOST_OTHERS])
 
 

@@ -83,13 +83,15 @@ class WindowTurns(BlockTurns):
         self._slice_seconds = slice_seconds
         self._cpus = len(cpus or os.sched_getaffinity(0))
         schedule = WindowSchedule(slice_seconds, participants, warmup, secrets.randbits(32))
-        self.own: list[OwnWindows] = [OwnWindows(schedule, number, cpus) for number in range(participants)]
+        self.members: list[OwnWindows] = [
+            OwnWindows(schedule, number, cpus) for number in range(participants)
+        ]
 
     def begin(self) -> Mapping[int, ServerError]:
         zero = time.monotonic_ns() + int(HEAD_START * 1e9)
-        for own in self.own:
-            own.zero = zero
-            own.tell(begin=True)
+        for own_turns in self.members:
+            own_turns.zero = zero
+            own_turns.tell(begin=True)
         return {}
 
     def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
@@ -99,8 +101,8 @@ class WindowTurns(BlockTurns):
         return {}
 
     def end(self) -> None:
-        for own in self.own:
-            own.tell(begin=False)
+        for own_turns in self.members:
+            own_turns.tell(begin=False)
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """Returns the turns of a participant; a window that was cut short is left out."""
@@ -204,7 +206,7 @@ def _grown(group: Group, step: Step, budget: float | None, *, anew: bool) -> flo
 def _has_enough(group: Group, budget: float, *, fixed: bool) -> bool:
     """Returns whether the seconds of each participant are over, or, where they are the most that may be,
     another pair of slices would last beyond them."""
-    last = max((part.seconds for one in group.here for part in one.slices[-1:]), default=0.0)
+    last = max((part.seconds for participant in group.here for part in participant.slices[-1:]), default=0.0)
     used = group.used_seconds() + (0.0 if fixed else last * len(group.here))
     return used >= budget * len(group.participants)
 

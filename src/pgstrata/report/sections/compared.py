@@ -179,10 +179,10 @@ def _attempts(results: RunSet) -> Iterator[Block]:
                 parts.append(f"{', '.join(names) or 'no step'} from the one of {numbers.moment(moment)}")
             # the runs of a comparison were stopped together
             attempts.setdefault((run.comparison or run.run_id), (run, len(begun), "; ".join(parts)))
-    for run, count, said in attempts.values():
+    for run, count, steps in attempts.values():
         who = "the comparison" if run.comparison else run.variant
         yield Prose(
-            f"{run.workload}, repeat {run.repeat}: {who} was measured in {count} attempts: {said}.", "even"
+            f"{run.workload}, repeat {run.repeat}: {who} was measured in {count} attempts: {steps}.", "even"
         )
 
 
@@ -201,7 +201,7 @@ def _fact(name: str, value: Any) -> str:
 def _facts_of(name: str, host: Host, same: Sequence[Host]) -> str:
     if not name.startswith("data_dir_"):
         return _fact(name, getattr(host, name))
-    facts = dict.fromkeys(_fact(name, getattr(one, name)) for one in same)
+    facts = dict.fromkeys(_fact(name, getattr(other_host, name)) for other_host in same)
     return "; ".join(facts)
 
 
@@ -226,7 +226,7 @@ def _hosts(results: RunSet) -> Section | None:
         blocks.append(Facts([Term(title, _facts_of(key, host, same)) for key, title in _HOST]))
     places = dict.fromkeys(sentence(run.record.cpus) for run in results.every)
     blocks += [Prose(text) for text in places if text]
-    blocks += [Prose(_LAYOUTS[one]) for one in dict.fromkeys(_layouts(results))]
+    blocks += [Prose(_LAYOUTS[layout]) for layout in dict.fromkeys(_layouts(results))]
     blocks += _networks(results)
     return Section("host", "Host", blocks)
 

@@ -32,37 +32,39 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
     ]
     pooled = any(
         measured.record.pooler_cpu_seconds is not None
-        for own in step.by_variant.values()
-        for measured in own.repeats
+        for repeats in step.by_variant.values()
+        for measured in repeats.repeats
     )
     replicated = any(
-        measured.record.replica is not None for own in step.by_variant.values() for measured in own.repeats
+        measured.record.replica is not None
+        for repeats in step.by_variant.values()
+        for measured in repeats.repeats
     )
     if not roles and not pooled and not replicated:
         return None
     rows: list[Row] = []
     for variant in results.variants:
-        own = step.by_variant.get(variant)
-        if own is None:
+        repeats = step.by_variant.get(variant)
+        if repeats is None:
             continue
         cells = [words(variant)]
         for role in roles:
-            cells.append(_spread(_connections(own, step, role, frames)))
-        cells.append(_spread(_connections(own, step, SERVER, frames)))
-        server = own.median(lambda m: m.record.server_cpu_seconds)
+            cells.append(_spread(_connections(repeats, step, role, frames)))
+        cells.append(_spread(_connections(repeats, step, SERVER, frames)))
+        server = repeats.median(lambda m: m.record.server_cpu_seconds)
         if pooled:
-            pooler = own.median(lambda m: m.record.pooler_cpu_seconds)
+            pooler = repeats.median(lambda m: m.record.pooler_cpu_seconds)
             cells.append(missing("no pooler") if pooler is None else _figure(pooler))
         if replicated:
-            replica = own.median(lambda m: m.record.replica.cpu_seconds if m.record.replica else None)
+            replica = repeats.median(lambda m: m.record.replica.cpu_seconds if m.record.replica else None)
             cells.append(missing("none beside it") if replica is None else _figure(replica))
-        driver = own.median(lambda m: m.record.driver_cpu_seconds)
+        driver = repeats.median(lambda m: m.record.driver_cpu_seconds)
         cells += [_figure(server), _figure(driver)]
         share = driver / server if driver is not None and server else None
         cells.append(
             missing("not observed") if share is None else Cell(share * 100, numbers.significant(share * 100))
         )
-        peak = own.median(lambda m: m.record.driver_peak_rss_bytes / MB)
+        peak = repeats.median(lambda m: m.record.driver_peak_rss_bytes / MB)
         cells.append(_figure(peak))
         rows.append(Row(cells, variant=variant))
     return Table(
@@ -90,11 +92,11 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
     )
 
 
-def _connections(own: Repeats, step: StepResults, role: str, frames: Frames) -> list[float]:
+def _connections(repeats: Repeats, step: StepResults, role: str, frames: Frames) -> list[float]:
     """Returns the CPU seconds of each connection of a role, over all repeats."""
     return [
         seconds
-        for measured in own.repeats
+        for measured in repeats.repeats
         for seconds in frames.backends.get((measured.run.run_id, step.name, role), ())
     ]
 
@@ -109,18 +111,18 @@ def _spread(values: Sequence[float]) -> Cell:
 
 def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]:
     """Returns tables of the field's usual metrics, absolute, and relative to the base where there is one."""
-    found = {
-        variant: {name: _metric(own, name) for name in METRICS}
+    metrics = {
+        variant: {name: _metric(repeats, name) for name in METRICS}
         for variant in results.variants
-        if (own := step.by_variant.get(variant)) is not None
+        if (repeats := step.by_variant.get(variant)) is not None
     }
-    seen = [name for name in METRICS if any(values[name] is not None for values in found.values())]
+    seen = [name for name in METRICS if any(values[name] is not None for values in metrics.values())]
     if not seen:
         return []
     columns = [Column("variant", "Variant", align="left")]
     columns += [Column(METRICS[n][0], METRICS[n][0], hint=METRICS[n][1]) for n in seen]
     rows = [
-        Row([words(v), *(_figure(values[name]) for name in seen)], variant=v) for v, values in found.items()
+        Row([words(v), *(_figure(values[name]) for name in seen)], variant=v) for v, values in metrics.items()
     ]
     tables = [
         Table(
@@ -133,8 +135,8 @@ def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]
             "host over the step. With several repeats each figure is their median.",
         )
     ]
-    if results.base in found and len(found) > 1:
-        tables.append(_relative_metrics(results, step, found, seen, keys))
+    if results.base in metrics and len(metrics) > 1:
+        tables.append(_relative_metrics(results, step, metrics, seen, keys))
     return tables
 
 
@@ -142,8 +144,8 @@ def _names(seen: Sequence[str]) -> str:
     return "; ".join(f"{METRICS[name][0]}: {METRICS[name][1]}" for name in seen)
 
 
-def _metric(own: Repeats, name: str) -> float | None:
-    return own.median(partial(_of_one, name))
+def _metric(repeats: Repeats, name: str) -> float | None:
+    return repeats.median(partial(_of_one, name))
 
 
 def _of_one(name: str, measured: MeasuredStep) -> float | None:
@@ -158,14 +160,14 @@ def _figure(value: float | None) -> Cell:
 def _relative_metrics(
     results: RunSet,
     step: StepResults,
-    found: dict[str, dict[str, float | None]],
+    metrics: dict[str, dict[str, float | None]],
     seen: Sequence[str],
     keys: Keys,
 ) -> Table:
-    base = found[results.base]
+    base = metrics[results.base]
     proven = {} if results.by_thresholds else _proven(results, step, seen)
     rows: list[Row] = []
-    for variant, values in found.items():
+    for variant, values in metrics.items():
         if variant == results.base:
             continue
         cells = [words(variant)]
@@ -215,11 +217,11 @@ def _proven(results: RunSet, step: StepResults, seen: Sequence[str]) -> dict[tup
     """Returns the colours of proven differences; figures that are neither good nor bad have none."""
     base, pairs = step.by_variant[results.base], {}
     for variant in results.others:
-        own = step.by_variant.get(variant)
-        if own is None:
+        repeats = step.by_variant.get(variant)
+        if repeats is None:
             continue
         for name in (n for n in seen if n in _LESS | _MORE):
-            before, after = cost_pairs(base.repeats, own.repeats, partial(_of_one, name))
+            before, after = cost_pairs(base.repeats, repeats.repeats, partial(_of_one, name))
             pairs[variant, name] = (before, after) if name in _LESS else (after, before)
     marks = {key: verdict_mark(word) for key, word in cost_words(pairs, Criterion(results.margin)).items()}
     return {key: mark for key, mark in marks.items() if mark in ("good", "bad")}

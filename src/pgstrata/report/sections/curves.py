@@ -39,11 +39,11 @@ def curves(results: RunSet, workload: WorkloadResults) -> Section | None:
     """Returns the section; None where no step was measured at three numbers of clients."""
     blocks: list[Block] = []
     for name, steps in curves_of((step.name, step) for step in workload.compared).items():
-        own = [curve for variant in results.variants if (curve := _curve(results, variant, steps))]
-        if own:
+        drawn_curves = [curve for variant in results.variants if (curve := _curve(results, variant, steps))]
+        if drawn_curves:
             blocks += [Prose(text) for text in _sentences(results, workload, name)]
-            blocks.append(_chart(results, workload, name, next(iter(steps.values())).unit, own))
-            blocks.append(_table(workload, name, own))
+            blocks.append(_chart(results, workload, name, next(iter(steps.values())).unit, drawn_curves))
+            blocks.append(_table(workload, name, drawn_curves))
     title = f"Curves by number of clients ({workload.name})"
     return Section(anchor("curves", workload.name), title, blocks) if blocks else None
 
@@ -78,15 +78,15 @@ def _curve(results: RunSet, variant: str, steps: Mapping[int, StepResults]) -> _
     return _Curve(variant, rates, halves, place)
 
 
-def _chart(results: RunSet, workload: WorkloadResults, name: str, unit: str, found: list[_Curve]) -> Chart:
+def _chart(results: RunSet, workload: WorkloadResults, name: str, unit: str, curves: list[_Curve]) -> Chart:
     data: list[dict[str, Any]] = []
-    for place, curve in enumerate(found):
+    for place, curve in enumerate(curves):
         index = results.color(curve.variant)
         shown = place < SHOWN_AT_FIRST
         data += [_band(curve, index, shown), _line(curve, index, shown)]
         if not curve.knee.grows:
             data.append(_mark(curve, index, shown))
-    ticks = sorted({clients for curve in found for clients in curve.rates})
+    ticks = sorted({clients for curve in curves for clients in curve.rates})
     layout: dict[str, Any] = {
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "closest",
@@ -142,31 +142,31 @@ def _line(curve: _Curve, index: int, shown: bool) -> dict[str, Any]:
 
 
 def _mark(curve: _Curve, index: int, shown: bool) -> dict[str, Any]:
-    own = curve.knee
-    at = np.interp(math.log(own.clients), np.log(list(curve.rates)), list(curve.rates.values()))
+    knee = curve.knee
+    at = np.interp(math.log(knee.clients), np.log(list(curve.rates)), list(curve.rates.values()))
     return trace(
         curve.variant,
         index,
         shown=shown,
         type="scatter",
         mode="markers",
-        x=[own.clients],
+        x=[knee.clients],
         y=rounded([float(at)]),
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [own.high - own.clients],
-            "arrayminus": [own.clients - own.low],
+            "array": [knee.high - knee.clients],
+            "arrayminus": [knee.clients - knee.low],
             "color": color(index),
             "thickness": 1.5,
         },
         marker={"color": color(index), "symbol": "diamond", "size": 12},
-        hovertemplate=f"knee {own.text}",
+        hovertemplate=f"knee {knee.text}",
         showlegend=False,
     )
 
 
-def _table(workload: WorkloadResults, name: str, found: list[_Curve]) -> Table:
+def _table(workload: WorkloadResults, name: str, curves: list[_Curve]) -> Table:
     return Table(
         name="knees",
         title=f"{name}: knees",
@@ -190,7 +190,7 @@ def _table(workload: WorkloadResults, name: str, found: list[_Curve]) -> Table:
                 ],
                 variant=curve.variant,
             )
-            for curve in found
+            for curve in curves
         ],
         how="From and to: the 95 % interval of the knee, within the numbers of clients that were measured.",
         keys=(("workload", workload.name), ("steps", name)),

@@ -28,7 +28,7 @@ class DefaultChange:
     measured: Mapping[str, str]
 
     @property
-    def said(self) -> bool:
+    def is_common(self) -> bool:
         """Whether the configs of all variants set it to one value, so that its default did not matter."""
         return len(set(self.measured.values())) == 1
 
@@ -47,18 +47,20 @@ def changed_defaults(results: RunSet) -> Defaults | None:
     if len(first_runs) < 2:
         return None
     by_variant = {variant: run.defaults() for variant, run in first_runs.items()}
-    names = sorted({name for own in by_variant.values() for name in own if "." not in name}, key=natural)
+    names = sorted(
+        {name for settings in by_variant.values() for name in settings if "." not in name}, key=natural
+    )
     changed = []
     for name in names:
-        values = {v: _text(name, own[name]) for v, own in by_variant.items() if name in own}
+        values = {v: _text(name, settings[name]) for v, settings in by_variant.items() if name in settings}
         if len(set(values.values())) > 1 and not PLACES.match(name):
             measured = {v: first_runs[v].settings().get(name, "") for v in values}
             changed.append(DefaultChange(name, values, measured))
     only = {
-        variant: tuple(n for n in names if n in own and sum(n in o for o in by_variant.values()) == 1)
-        for variant, own in by_variant.items()
+        variant: tuple(n for n in names if n in settings and sum(n in o for o in by_variant.values()) == 1)
+        for variant, settings in by_variant.items()
     }
-    return Defaults(tuple(changed), {variant: found for variant, found in only.items() if found})
+    return Defaults(tuple(changed), {variant: own_names for variant, own_names in only.items() if own_names})
 
 
 def _text(name: str, default: Default) -> str:
@@ -73,22 +75,22 @@ def _text(name: str, default: Default) -> str:
 
 def defaults(results: RunSet) -> Section | None:
     """Returns the section of a report; None if every server has the same defaults, or did not tell them."""
-    found = changed_defaults(results)
-    if found is None or not (found.changed or found.only):
+    changes = changed_defaults(results)
+    if changes is None or not (changes.changed or changes.only):
         return None
     return Section(
         "defaults",
-        f"Settings with another default: {len(found.changed)}",
-        list(default_blocks(results, found)),
+        f"Settings with another default: {len(changes.changed)}",
+        list(default_blocks(results, changes)),
         folded=True,
     )
 
 
-def default_blocks(results: RunSet, found: Defaults) -> Iterator[Block]:
+def default_blocks(results: RunSet, changes: Defaults) -> Iterator[Block]:
     """Yields a table of the settings whose default changed, and lists of settings that only one server
     has."""
-    variants = [v for v in results.variants if any(v in one.values for one in found.changed)]
-    if found.changed:
+    variants = [v for v in results.variants if any(v in change.values for change in changes.changed)]
+    if changes.changed:
         yield Table(
             "defaults",
             "Settings whose default changed",
@@ -100,19 +102,23 @@ def default_blocks(results: RunSet, found: Defaults) -> Iterator[Block]:
             [
                 Row(
                     [
-                        words(one.name),
+                        words(change.name),
                         *(
-                            words(one.values[v]) if v in one.values else Cell(None, "not there", "missing")
+                            words(change.values[v])
+                            if v in change.values
+                            else Cell(None, "not there", "missing")
                             for v in variants
                         ),
-                        words("each its own" if not one.said else f"all had {_first(one.measured)}"),
+                        words(
+                            "each its own" if not change.is_common else f"all had {_first(change.measured)}"
+                        ),
                     ]
                 )
-                for one in found.changed
+                for change in changes.changed
             ],
             _HOW + " In this comparison: what held while it was measured.",
         )
-    for variant, names in found.only.items():
+    for variant, names in changes.only.items():
         yield Listing(f"{numbers.counted(len(names), 'setting')} that only {variant} has", "\n".join(names))
 
 

@@ -64,15 +64,15 @@ def findings(results: RunSet) -> list[Block]:
         blocks.append(Prose(text, "even"))
     for workload in results.workloads:
         title = f"{workload.name}, against {results.base}:" if len(results.workloads) > 1 else ""
-        found = [_finding(results, workload, variant) for variant in results.others]
-        if len(found) <= MOST_PARAGRAPHS:
-            blocks.append(Findings(title, found))
+        paragraphs = [_finding(results, workload, variant) for variant in results.others]
+        if len(paragraphs) <= MOST_PARAGRAPHS:
+            blocks.append(Findings(title, paragraphs))
             blocks += _settled(results, workload)
             continue
-        changed = [_shortened(finding) for finding in found if _tells(finding)]
+        changed = [_shortened(finding) for finding in paragraphs if _tells(finding)]
         if changed:
             blocks.append(Findings(title, changed))
-        if alike := [finding.variant for finding in found if not _tells(finding)]:
+        if alike := [finding.variant for finding in paragraphs if not _tells(finding)]:
             blocks.append(Prose(f"Neither slower nor faster at any step: {', '.join(alike)}."))
         blocks += _settled(results, workload)
     return [
@@ -91,10 +91,12 @@ def _changed_answers(results: RunSet) -> list[str]:
             for variant, queries in changed_answers(by_variant, results.base).items():
                 changed.setdefault(variant, {}).update(dict.fromkeys(queries))
         for step in workload.compared:
-            answers = {variant: answers_of(own.repeats) for variant, own in step.by_variant.items()}
-            for variant, own in answers.items():
-                if statements := compare(answers.get(results.base, ()), own).changed:
-                    changed.setdefault(variant, {}).update(dict.fromkeys(one.text for one in statements))
+            answers = {variant: answers_of(repeats.repeats) for variant, repeats in step.by_variant.items()}
+            for variant, side_answers in answers.items():
+                if statements := compare(answers.get(results.base, ()), side_answers).changed:
+                    changed.setdefault(variant, {}).update(
+                        dict.fromkeys(statement.text for statement in statements)
+                    )
         for variant, names in changed.items():
             rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             named = ", ".join(list(names)[:MOST_NAMED])
@@ -218,8 +220,8 @@ def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
 
 def _proven(results: RunSet, variant: str, word: str, steps: list[tuple[StepResults, Cell]]) -> str:
     """Returns how many of these steps have that verdict, as text; empty if all have it."""
-    found = [results.verdict(step, variant) for step, _ in steps]
-    proven = sum(f is not None and f.verdict.word == word for f in found)
+    verdicts = [results.verdict(step, variant) for step, _ in steps]
+    proven = sum(f is not None and f.verdict.word == word for f in verdicts)
     return "" if proven == len(steps) else f" ({proven or 'none'} proven)"
 
 
@@ -230,21 +232,21 @@ def _tells(finding: Finding) -> bool:
 
 def _shortened(finding: Finding) -> Finding:
     """Returns the finding in one line: how many steps changed, and where most."""
-    said = finding.headline.partition(";")[0]
+    headline = finding.headline.partition(";")[0]
     for mark, word, steps in finding.items:
         if mark in ("bad", "good") and steps:
-            said += f"; most {word} at {steps[0][0]}, {steps[0][1]}"
-    return Finding(finding.variant, finding.color, said, [])
+            headline += f"; most {word} at {steps[0][0]}, {steps[0][1]}"
+    return Finding(finding.variant, finding.color, headline, [])
 
 
 def _headline(results: RunSet, words: list[str], ratios: list[float]) -> str:
     if not ratios:
         return f"cannot be compared with {results.base}"
     steps = _steps(len(ratios))
-    said = f"{', '.join(words)} of {steps}" if words else f"neither slower nor faster at any of {steps}"
+    headline = f"{', '.join(words)} of {steps}" if words else f"neither slower nor faster at any of {steps}"
     mean = geometric_mean(ratios)
     overall = f"; geometric mean {numbers.ratio(mean)}" if mean is not None and len(ratios) > 1 else ""
-    return f"{said} than {results.base}{overall}" if words else f"{said}{overall}"
+    return f"{headline} than {results.base}{overall}" if words else f"{headline}{overall}"
 
 
 def _steps(count: int) -> str:

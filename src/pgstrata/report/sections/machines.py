@@ -50,9 +50,11 @@ def _verdicts(results: RunSet, workload: WorkloadResults) -> Table | None:
     names = sorted(workload.machines)
     for step in workload.compared:
         for variant in results.others:
-            found = results.verdict(step, variant)
-            if found is not None and found.across is not None:
-                rows.append(Row([words(step.name), words(variant), *_cells(found, names)], variant=variant))
+            step_verdict = results.verdict(step, variant)
+            if step_verdict is not None and step_verdict.across is not None:
+                rows.append(
+                    Row([words(step.name), words(variant), *_cells(step_verdict, names)], variant=variant)
+                )
     if not rows:
         return None
     columns = [
@@ -74,25 +76,25 @@ def _verdicts(results: RunSet, workload: WorkloadResults) -> Table | None:
     )
 
 
-def _cells(found: StepVerdict, names: list[str]) -> list[Cell]:
-    assert found.across is not None
-    there = {one.machine: one for one in found.across.machines}
+def _cells(step_verdict: StepVerdict, names: list[str]) -> list[Cell]:
+    assert step_verdict.across is not None
+    there = {machine_verdict.machine: machine_verdict for machine_verdict in step_verdict.across.machines}
     cells = []
     for name in names:
-        one = there.get(name)
-        if one is None:
+        machine_verdict = there.get(name)
+        if machine_verdict is None:
             cells.append(missing())
         else:
             cells.append(
                 Cell(
-                    one.ratio,
-                    numbers.ratio(one.ratio),
-                    verdict_mark(one.word),
-                    f"{one.word}, {one.n} pairs",
-                    small=_reach(one.low, one.high),
+                    machine_verdict.ratio,
+                    numbers.ratio(machine_verdict.ratio),
+                    verdict_mark(machine_verdict.word),
+                    f"{machine_verdict.word}, {machine_verdict.n} pairs",
+                    small=_reach(machine_verdict.low, machine_verdict.high),
                 )
             )
-    v, between = found.verdict, found.across.between
+    v, between = step_verdict.verdict, step_verdict.across.between
     return [
         *cells,
         Cell(v.ratio, numbers.ratio(v.ratio), verdict_mark(v.word), v.reason, small=_reach(v.low, v.high)),
@@ -100,7 +102,7 @@ def _cells(found: StepVerdict, names: list[str]) -> list[Cell]:
             None if between is None else between * 100,
             numbers.UNKNOWN if between is None else f"{between * 100:.1f}",
         ),
-        words(found.across.said(v).replace(" ", "\u00a0")),
+        words(step_verdict.across.summary(v).replace(" ", "\u00a0")),
     ]
 
 
@@ -111,20 +113,22 @@ def _reach(low: float, high: float) -> str:
 
 def _table(results: RunSet) -> Table:
     """Returns a table of the machines and the results of their qualification."""
-    found: dict[str, MachineRecord | None] = {}
+    records: dict[str, MachineRecord | None] = {}
     for run in results.runs:
-        found[run.machine] = run.record.machine or found.get(run.machine)
+        records[run.machine] = run.record.machine or records.get(run.machine)
     rows = []
-    for name, record in sorted(found.items()):
-        own = [run for run in results.runs if run.machine == name]
+    for name, record in sorted(records.items()):
+        runs = [run for run in results.runs if run.machine == name]
         q = record.qualification if record is not None else None
-        again = sum(run.record.machine is not None and run.record.machine.attempt > 1 for run in own)
+        again = sum(run.record.machine is not None and run.record.machine.attempt > 1 for run in runs)
         rows.append(
             Row(
                 [
                     words(name or "unnamed"),
-                    words(record.kind if record is not None else own[0].record.host.cpu_model or "not known"),
-                    Cell(len(own), numbers.count(len(own))),
+                    words(
+                        record.kind if record is not None else runs[0].record.host.cpu_model or "not known"
+                    ),
+                    Cell(len(runs), numbers.count(len(runs))),
                     Cell(again, numbers.count(again)),
                     Cell(
                         None if q is None or q.seen is None else q.seen * 100,

@@ -42,10 +42,10 @@ def operations(results: RunSet, workload: WorkloadResults) -> Section | None:
     )
 
 
-def _cost(own: Repeats) -> PerOperation:
+def _cost(repeats: Repeats) -> PerOperation:
     """Returns the median of each figure over the repeats."""
-    found = [step_cost(measured.record) for measured in own.repeats]
-    known = {name: [v for c in found if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
+    costs = [step_cost(measured.record) for measured in repeats.repeats]
+    known = {name: [v for c in costs if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
     return PerOperation(**{name: median(values) if values else None for name, values in known.items()})
 
 
@@ -94,16 +94,16 @@ def _relative(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Se
         return proven if proven in ("good", "bad") else ""
 
     def cells(step: StepResults, variant: str) -> list[Cell]:
-        made = [replace(relative_cell(results, step, variant), small="")]
+        row_cells = [replace(relative_cell(results, step, variant), small="")]
         base = costs[step.name].get(results.base)
         ratios = relative_cost(costs[step.name][variant], base) if base is not None else None
         for name in seen:
             ratio = None if ratios is None else getattr(ratios, name)
             if ratio is None:
-                made.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
+                row_cells.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
             else:
-                made.append(Cell(ratio, numbers.ratio(ratio), mark(step, variant, name, ratio)))
-        return made
+                row_cells.append(Cell(ratio, numbers.ratio(ratio), mark(step, variant, name, ratio)))
+        return row_cells
 
     return Table(
         name="operations-relative",
@@ -146,12 +146,12 @@ def _proven(
     for step in workload.compared:
         base = step.by_variant.get(results.base)
         for variant in results.others:
-            own = step.by_variant.get(variant)
-            if base is None or own is None:
+            repeats = step.by_variant.get(variant)
+            if base is None or repeats is None:
                 continue
             for name in seen:
                 pairs[step.name, variant, name] = cost_pairs(
-                    base.repeats, own.repeats, partial(_figure, name)
+                    base.repeats, repeats.repeats, partial(_figure, name)
                 )
     return cost_words(pairs, Criterion(results.margin))
 
@@ -166,6 +166,6 @@ def _rows(
     for step in workload.compared:
         present = [v for v in variants if v in costs[step.name]]
         for index, variant in enumerate(present):
-            own = [words(step.name), words(variant), *cells(step, variant)]
-            rows.append(Row(own, "next" if index else "", variant))
+            row_cells = [words(step.name), words(variant), *cells(step, variant)]
+            rows.append(Row(row_cells, "next" if index else "", variant))
     return rows

@@ -23,7 +23,7 @@ def profile_parts(results: RunSet, workload: WorkloadResults, flames: Flames) ->
                 blocks += _role(results, step, role, by_variant, workload)
         if blocks:
             blocks += _cost(step)
-        notes = sorted({note for own in step.by_variant.values() for note in _notes(own.repeats)})
+        notes = sorted({note for repeats in step.by_variant.values() for note in _notes(repeats.repeats)})
         blocks += [Prose(note, "even") for note in notes]
         if blocks:
             link = anchor("profile", workload.name, step.name)
@@ -35,8 +35,8 @@ def _cost(step: StepResults) -> list[Block]:
     """Returns a sentence on how much CPU perf itself used while it recorded, at most."""
     costs = [
         (entry.perf_cpu_seconds / entry.seconds, measured.run.variant, role)
-        for own in step.by_variant.values()
-        for measured in own.repeats
+        for repeats in step.by_variant.values()
+        for measured in repeats.repeats
         for role, entry in (measured.record.profile or {}).items()
         if entry.perf_cpu_seconds is not None and entry.seconds
     ]
@@ -102,9 +102,9 @@ def _changed(
     flame: Flame,
     workload: WorkloadResults,
 ) -> list[Block]:
-    found = moved(base.stacks, base.samples, flame.stacks, flame.samples)
+    changes = moved(base.stacks, base.samples, flame.stacks, flame.samples)
     samples = f"{numbers.count(base.samples)} and {numbers.count(flame.samples)} samples"
-    if not found:
+    if not changes:
         text = (
             f"{role} under {variant}: no function's share differs from {results.base} by more than chance "
             f"({samples})."
@@ -125,7 +125,7 @@ def _changed(
                 Column("cost_base", "CPU, base", "µs/o", rule=True),
                 Column("cost", "CPU", "µs/o"),
             ],
-            rows=[_row(one, variant, costs) for one in found],
+            rows=[_row(change, variant, costs) for change in changes],
             how="Own is the share of samples in the function itself, with callees of stacks it is in. "
             "CPU is the own share × the CPU that the role's connections used per operation: a share can rise "
             "because others fell, µs cannot. ± is one standard error; listed are changes beyond "
@@ -135,35 +135,40 @@ def _changed(
     ]
 
 
-def _row(one: ShareChange, variant: str, costs: list[float | None]) -> Row:
-    sign = "+" if one.change > 0 else "−"
+def _row(function_change: ShareChange, variant: str, costs: list[float | None]) -> Row:
+    sign = "+" if function_change.change > 0 else "−"
     change = Cell(
-        one.change * 100,
-        f"{sign}{numbers.significant(abs(one.change) * 100)}",
-        "bad" if one.change > 0 else "good",
-        small=f"± {one.error * 100:.2g}",
+        function_change.change * 100,
+        f"{sign}{numbers.significant(abs(function_change.change) * 100)}",
+        "bad" if function_change.change > 0 else "good",
+        small=f"± {function_change.error * 100:.2g}",
     )
-    shares = [one.own_base, one.own, one.total_base, one.total]
+    shares = [
+        function_change.own_base,
+        function_change.own_share,
+        function_change.total_base,
+        function_change.total,
+    ]
     cells = [Cell(share * 100, numbers.significant(share * 100)) for share in shares]
     money = [
         Cell(None, numbers.UNKNOWN, "missing")
         if cost is None
         else Cell(share * cost, numbers.significant(share * cost))
-        for share, cost in zip((one.own_base, one.own), costs, strict=True)
+        for share, cost in zip((function_change.own_base, function_change.own_share), costs, strict=True)
     ]
-    return Row([words(one.function), *cells[:2], change, *cells[2:], *money], variant=variant)
+    return Row([words(function_change.function), *cells[:2], change, *cells[2:], *money], variant=variant)
 
 
 def _cpu_per_operation(step: StepResults, variant: str, role: str) -> float | None:
     """Returns the µs of CPU of a role's backends per operation of that role, median of the repeats."""
-    own = step.by_variant.get(variant)
-    if own is None:
+    repeats = step.by_variant.get(variant)
+    if repeats is None:
         return None
 
     def cost(measured: MeasuredStep) -> float | None:
-        own = measured.record.roles.get(role)
-        if own is None or own.cpu_seconds is None or not own.operations:
+        role_record = measured.record.roles.get(role)
+        if role_record is None or role_record.cpu_seconds is None or not role_record.operations:
             return None
-        return own.cpu_seconds * 1e6 / own.operations
+        return role_record.cpu_seconds * 1e6 / role_record.operations
 
-    return own.median(cost)
+    return repeats.median(cost)

@@ -54,34 +54,36 @@ def held(results: RunSet) -> list[Held]:
     if results.base not in versions:
         return []
     measured = list(versions.values())
-    study = {one.version for one in results.published} | {one.base for one in results.published}
+    study = {entry.version for entry in results.published} | {entry.base for entry in results.published}
     stands = {version: same_version(version, study, measured) for version in study}
     steps = _steps(results)
     bases = _of_base(results, versions[results.base], stands)
-    found = []
-    for one in _every(results.published):
-        base = bases.get((one.step, one.base))
+    comparisons = []
+    for entry in _every(results.published):
+        base = bases.get((entry.step, entry.base))
         if base is None:
             continue
         for variant in results.others:
-            verdict = steps.get((one.step, variant))
-            if verdict is None or versions.get(variant) not in stands[one.version]:
+            verdict = steps.get((entry.step, variant))
+            if verdict is None or versions.get(variant) not in stands[entry.version]:
                 continue
-            ratio = one.ratio.over(base)
-            found.append(
-                Held(one, variant, versions[variant], ratio, verdict, agreement(ratio, verdict.verdict))
+            ratio = entry.ratio.over(base)
+            comparisons.append(
+                Held(entry, variant, versions[variant], ratio, verdict, agreement(ratio, verdict.verdict))
             )
-    return found
+    return comparisons
 
 
 def _every(published: tuple[Published, ...]) -> Iterator[Published]:
     """Yields all ratios, also the base of each step against itself."""
     bases: set[tuple[str, str]] = set()
-    for one in published:
-        if (one.step, one.base) not in bases:
-            bases.add((one.step, one.base))
-            yield Published(one.study, one.source, one.date, one.step, one.clients, one.base, one.base, ONE)
-        yield one
+    for entry in published:
+        if (entry.step, entry.base) not in bases:
+            bases.add((entry.step, entry.base))
+            yield Published(
+                entry.study, entry.source, entry.date, entry.step, entry.clients, entry.base, entry.base, ONE
+            )
+        yield entry
 
 
 def _of_base(
@@ -89,7 +91,9 @@ def _of_base(
 ) -> dict[tuple[str, str], Rounded]:
     """Returns the published ratio of the version that is the base here, by step and published base."""
     return {
-        (one.step, one.base): one.ratio for one in _every(results.published) if version in stands[one.version]
+        (entry.step, entry.base): entry.ratio
+        for entry in _every(results.published)
+        if version in stands[entry.version]
     }
 
 
@@ -108,34 +112,40 @@ def agreement_sentence(results: RunSet) -> str:
     """Returns how many published ratios agree; empty where none were asked for."""
     if not results.published:
         return ""
-    found = results.derived(held)
-    if not found:
+    comparisons = results.derived(held)
+    if not comparisons:
         return "None of the published ratios has a step, a version and a base that were measured here."
-    counts = Counter(one.agreement for one in found)
+    counts = Counter(comparison.agreement for comparison in comparisons)
     parts = [f"{counts[kind]} {WORDS[kind][0]}" for kind in WORDS if counts[kind]]
-    return f"Of {numbers.counted(len(found), 'published ratio')}: {', '.join(parts)}."
+    return f"Of {numbers.counted(len(comparisons), 'published ratio')}: {', '.join(parts)}."
 
 
 def published(results: RunSet) -> Section | None:
     """Returns the section; None where nothing published was named."""
     if not results.published:
         return None
-    found = results.derived(held)
+    comparisons = results.derived(held)
     blocks: list[Block] = [Prose(agreement_sentence(results))]
     by_variant: dict[str, list[Held]] = {}
-    for one in found:
-        by_variant.setdefault(one.variant, []).append(one)
-    blocks += [_chart(results, variant, own) for variant, own in list(by_variant.items())[:MOST_CHARTS]]
-    if found:
-        blocks.append(_table(results, found))
+    for comparison in comparisons:
+        by_variant.setdefault(comparison.variant, []).append(comparison)
+    blocks += [
+        _chart(results, variant, variant_comparisons)
+        for variant, variant_comparisons in list(by_variant.items())[:MOST_CHARTS]
+    ]
+    if comparisons:
+        blocks.append(_table(results, comparisons))
     return Section("published", "Published and here", blocks)
 
 
-def _chart(results: RunSet, variant: str, found: list[Held]) -> Chart:
-    names = [label(one.published.step) for one in found]
-    ratios = [one.verdict.ratio for one in found]
-    bounded = [one.verdict.verdict.is_bounded and one.verdict.ratio is not None for one in found]
-    ends = [(one.verdict.verdict.low, one.verdict.verdict.high) for one in found]
+def _chart(results: RunSet, variant: str, comparisons: list[Held]) -> Chart:
+    names = [label(comparison.published.step) for comparison in comparisons]
+    ratios = [comparison.verdict.ratio for comparison in comparisons]
+    bounded = [
+        comparison.verdict.verdict.is_bounded and comparison.verdict.ratio is not None
+        for comparison in comparisons
+    ]
+    ends = [(comparison.verdict.verdict.low, comparison.verdict.verdict.high) for comparison in comparisons]
     here = {
         **_points("here", 0, names, rounded(ratios)),
         "error_x": {
@@ -150,7 +160,7 @@ def _chart(results: RunSet, variant: str, found: list[Held]) -> Chart:
             "color": PALETTE[0],
         },
     }
-    there = _points("published", 1, names, rounded(one.ratio.value for one in found))
+    there = _points("published", 1, names, rounded(comparison.ratio.value for comparison in comparisons))
     there["marker"] = {"color": PALETTE[1], "symbol": "diamond-open", "size": 9}
     layout: dict[str, Any] = {
         "margin": {"l": 20, "r": 12, "t": 40, "b": 40},
@@ -167,7 +177,7 @@ def _chart(results: RunSet, variant: str, found: list[Held]) -> Chart:
         title=f"{variant} against {results.base}, published and here — to the right is faster",
         data=[here, there],
         layout=layout,
-        height=120 + 22 * len(found),
+        height=120 + 22 * len(comparisons),
     )
 
 
@@ -176,27 +186,33 @@ def _points(name: str, place: int, y: list[str], x: list[float | None]) -> dict[
     return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker}
 
 
-def _table(results: RunSet, found: list[Held]) -> Table:
+def _table(results: RunSet, comparisons: list[Held]) -> Table:
     rows = []
-    sources = dict.fromkeys(f"{one.published.source} ({one.published.date})" for one in found)
-    for one in found:
-        verdict, word = one.verdict.verdict, WORDS[one.agreement]
+    sources = dict.fromkeys(
+        f"{comparison.published.source} ({comparison.published.date})" for comparison in comparisons
+    )
+    for comparison in comparisons:
+        verdict, word = comparison.verdict.verdict, WORDS[comparison.agreement]
         interval = f"{numbers.ratio(verdict.low)}{_DASH}{numbers.ratio(verdict.high)}"
         rows.append(
             Row(
                 [
-                    words(one.published.step),
-                    words(one.variant),
-                    words(one.published.version),
-                    Cell(one.ratio.value, numbers.ratio(one.ratio.value)),
+                    words(comparison.published.step),
+                    words(comparison.variant),
+                    words(comparison.published.version),
+                    Cell(comparison.ratio.value, numbers.ratio(comparison.ratio.value)),
                     missing()
-                    if one.verdict.ratio is None
-                    else Cell(one.verdict.ratio, numbers.ratio(one.verdict.ratio)),
+                    if comparison.verdict.ratio is None
+                    else Cell(comparison.verdict.ratio, numbers.ratio(comparison.verdict.ratio)),
                     words(interval) if verdict.is_bounded else missing("no interval"),
-                    Cell(one.agreement, *word, verdict.reason if one.agreement == "open" else word[0]),
                     Cell(
-                        one.published.clients,
-                        "" if one.published.clients is None else str(one.published.clients),
+                        comparison.agreement,
+                        *word,
+                        verdict.reason if comparison.agreement == "open" else word[0],
+                    ),
+                    Cell(
+                        comparison.published.clients,
+                        "" if comparison.published.clients is None else str(comparison.published.clients),
                     ),
                 ]
             )

@@ -50,7 +50,7 @@ class Explained:
 
 def explained(results: RunSet, workload: WorkloadResults) -> list[Explained]:
     """Returns the queries that have a cause, those that are slower first, the largest changes first."""
-    found = [
+    explanations = [
         (query, _explained(comparison.other, query.step.removeprefix(f"{step.step}."), query, query.cause))
         for comparison in results.comparisons
         for step in comparison.steps
@@ -58,8 +58,8 @@ def explained(results: RunSet, workload: WorkloadResults) -> list[Explained]:
         for query in step.queries
         if query.cause is not None
     ]
-    found.sort(key=lambda each: (each[0].verdict.word != "slower", -_size(each[0])))
-    return [one for _, one in found]
+    explanations.sort(key=lambda each: (each[0].verdict.word != "slower", -_size(each[0])))
+    return [explanation for _, explanation in explanations]
 
 
 def _explained(variant: str, name: str, query: StepVerdict, cause: QueryCause) -> Explained:
@@ -75,11 +75,11 @@ def _size(query: StepVerdict) -> float:
 def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[str, str]]:
     """Yields title and text of what a terminal says of each query."""
     several = len(results.others) > 1
-    for one in explained(results, workload):
-        title = f"{one.name} on {one.variant}" if several else one.name
-        text = f"{one.word}: {one.cause.sentence}."
-        if one.cause.advice:
-            text += f" What helps: {one.cause.advice}."
+    for explanation in explained(results, workload):
+        title = f"{explanation.name} on {explanation.variant}" if several else explanation.name
+        text = f"{explanation.word}: {explanation.cause.sentence}."
+        if explanation.cause.advice:
+            text += f" What helps: {explanation.cause.advice}."
         yield title, text
 
 
@@ -88,22 +88,26 @@ def cause_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     return explained_blocks(results, workload, explained(results, workload))
 
 
-def explained_blocks(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> list[Block]:
+def explained_blocks(
+    results: RunSet, workload: WorkloadResults, explanations: list[Explained]
+) -> list[Block]:
     """Returns the same of queries, or of statements of a replay, that are explained."""
-    if not found:
+    if not explanations:
         return []
-    blocks: list[Block] = [_causes(results, workload, found)]
-    if sql := remedies_as_sql(found):
+    blocks: list[Block] = [_causes(results, workload, explanations)]
+    if sql := remedies_as_sql(explanations):
         blocks.append(Listing("What helps, as SQL", sql, open=True))
     blocks += [
-        table for table in (_nodes(results, workload, found), _remedies(results, workload, found)) if table
+        table
+        for table in (_nodes(results, workload, explanations), _remedies(results, workload, explanations))
+        if table
     ]
-    blocks += [_plans(results, one) for one in found if one.cause.differences]
+    blocks += [_plans(results, explanation) for explanation in explanations if explanation.cause.differences]
     return blocks
 
 
-def _lead(results: RunSet, one: Explained) -> list[Cell]:
-    return [words(one.name), *([words(one.variant)] if len(results.others) > 1 else [])]
+def _lead(results: RunSet, explanation: Explained) -> list[Cell]:
+    return [words(explanation.name), *([words(explanation.variant)] if len(results.others) > 1 else [])]
 
 
 def _lead_columns(results: RunSet) -> list[Column]:
@@ -111,8 +115,8 @@ def _lead_columns(results: RunSet) -> list[Column]:
     return [Column("query", "Query", align="left"), *variant]
 
 
-def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table:
-    confidence = found[0].confidence
+def _causes(results: RunSet, workload: WorkloadResults, explanations: list[Explained]) -> Table:
+    confidence = explanations[0].confidence
     return Table(
         "query-causes",
         f"Why, and what helps: {workload.name} against {results.base}",
@@ -125,45 +129,47 @@ def _causes(results: RunSet, workload: WorkloadResults, found: list[Explained]) 
         [
             Row(
                 [
-                    *_lead(results, one),
-                    words(one.cause.sentence),
-                    words(one.cause.advice or "not looked for: it is faster"),
-                    one.change,
+                    *_lead(results, explanation),
+                    words(explanation.cause.sentence),
+                    words(explanation.cause.advice or "not looked for: it is faster"),
+                    explanation.change,
                 ],
-                variant=one.variant,
+                variant=explanation.variant,
             )
-            for one in found
+            for explanation in explanations
         ],
         _HOW_CAUSES.format(base=results.base, confidence=f"{100 * confidence:.0f} %"),
         keys=(("workload", workload.name),),
         lead=2 if len(results.others) > 1 else 1,
-        notes=tuple(f"{one.name}: {note}." for one in found for note in one.cause.notes),
+        notes=tuple(
+            f"{explanation.name}: {note}." for explanation in explanations for note in explanation.cause.notes
+        ),
     )
 
 
-def remedies_as_sql(found: Sequence[Explained]) -> str:
+def remedies_as_sql(explanations: Sequence[Explained]) -> str:
     """Returns the statements of the best proven remedies, each below what it is for; empty without any."""
-    return "\n".join(line for one in found for line in _statements(one)).rstrip()
+    return "\n".join(line for explanation in explanations for line in _statements(explanation)).rstrip()
 
 
-def _statements(one: Explained) -> list[str]:
-    best = one.cause.remedy
+def _statements(explanation: Explained) -> list[str]:
+    best = explanation.cause.remedy
     if best is None:
         return []
     scope = ", in the transaction of the query" if best.kind in FOR_ONE_QUERY else ""
     if best.kind == "rewrite":
         scope = ", instead of the query"
-    return [f"-- {one.name} on {one.variant}{scope}", *(f"{sql};" for sql in best.sql), ""]
+    return [f"-- {explanation.name} on {explanation.variant}{scope}", *(f"{sql};" for sql in best.sql), ""]
 
 
-def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table | None:
+def _nodes(results: RunSet, workload: WorkloadResults, explanations: list[Explained]) -> Table | None:
     rows = []
-    for one in found:
-        for number, node in enumerate(one.cause.nodes):
+    for explanation in explanations:
+        for number, node in enumerate(explanation.cause.nodes):
             rows.append(
                 Row(
                     [
-                        *_lead(results, one),
+                        *_lead(results, explanation),
                         words(node.node),
                         _milliseconds(node.base_ms),
                         _milliseconds(node.other_ms),
@@ -172,12 +178,14 @@ def _nodes(results: RunSet, workload: WorkloadResults, found: list[Explained]) -
                         words(" → ".join(dict.fromkeys(filter(None, (node.base_fact, node.other_fact))))),
                     ],
                     "next" if number else "",
-                    one.variant,
+                    explanation.variant,
                 )
             )
     if not rows:
         return None
-    has_facts = any(node.base_fact or node.other_fact for one in found for node in one.cause.nodes)
+    has_facts = any(
+        node.base_fact or node.other_fact for explanation in explanations for node in explanation.cause.nodes
+    )
     return Table(
         "query-nodes",
         "Where the time went",
@@ -209,20 +217,20 @@ def _no_node() -> Cell:
     return Cell(None, numbers.UNKNOWN, note="no such node")
 
 
-def _remedies(results: RunSet, workload: WorkloadResults, found: list[Explained]) -> Table | None:
+def _remedies(results: RunSet, workload: WorkloadResults, explanations: list[Explained]) -> Table | None:
     rows = []
-    for one in found:
-        for number, remedy in enumerate(one.cause.remedies):
+    for explanation in explanations:
+        for number, remedy in enumerate(explanation.cause.remedies):
             rows.append(
                 Row(
                     [
-                        *_lead(results, one),
+                        *_lead(results, explanation),
                         words("; ".join(remedy.sql)),
                         *_measured(remedy),
                         words(remedy.on_others or "not measured"),
                     ],
                     "next" if number else "",
-                    one.variant,
+                    explanation.variant,
                 )
             )
     if not rows:
@@ -263,16 +271,18 @@ def _measured(remedy: Remedy) -> list[Cell]:
     ]
 
 
-def _plans(results: RunSet, one: Explained) -> Listing:
+def _plans(results: RunSet, explanation: Explained) -> Listing:
     """Lists the differences between the planners' decisions, one below the other: lines are long."""
     lines = []
-    for label, place in ((results.base, 0), (one.variant, 1)):
+    for label, place in ((results.base, 0), (explanation.variant, 1)):
         lines += [f"only on {label}:"]
-        lines += [f"    {pair[place]}" for pair in one.cause.differences if pair[place]] or ["    nothing"]
-    if one.cause.old_plan:
+        lines += [f"    {pair[place]}" for pair in explanation.cause.differences if pair[place]] or [
+            "    nothing"
+        ]
+    if explanation.cause.old_plan:
         lines += [f"what brings the plan of {results.base}:"]
-        lines += [f"    {sql}" for sql in one.cause.old_plan]
-    return Listing(f"{one.name}: how the plan of {one.variant} differs", "\n".join(lines))
+        lines += [f"    {sql}" for sql in explanation.cause.old_plan]
+    return Listing(f"{explanation.name}: how the plan of {explanation.variant} differs", "\n".join(lines))
 
 
 __all__ = ["Explained", "cause_blocks", "cause_lines", "explained_blocks", "remedies_as_sql"]

@@ -111,10 +111,10 @@ def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequen
 
 def _reach(results: RunSet, step: StepResults, variant: str, shown: float | None) -> tuple[float, float]:
     """Returns how far the interval reaches above and below the end of the bar, within the axis."""
-    found = results.verdict(step, variant)
-    if found is None or shown is None or not found.verdict.is_bounded:
+    verdict = results.verdict(step, variant)
+    if verdict is None or shown is None or not verdict.verdict.is_bounded:
         return 0.0, 0.0
-    low, high = (min(max(v, FLOOR), CEILING) for v in (found.verdict.low, found.verdict.high))
+    low, high = (min(max(v, FLOOR), CEILING) for v in (verdict.verdict.low, verdict.verdict.high))
     return round(max(0.0, high - shown), 4), round(max(0.0, shown - low), 4)
 
 

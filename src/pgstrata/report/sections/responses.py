@@ -24,11 +24,11 @@ def response_table(results: RunSet, step: StepResults, frames: Frames, keys: Key
     rows: list[Row] = []
     for role in step.role_names:
         for variant in results.variants:
-            own = step.by_variant.get(variant)
-            latency = own.latencies.get(role) if own else None
-            if own is None or latency is None:
+            repeats = step.by_variant.get(variant)
+            latency = repeats.latencies.get(role) if repeats else None
+            if repeats is None or latency is None:
                 continue
-            counts = _counts(own, step, role, frames)
+            counts = _counts(repeats, step, role, frames)
             total = sum(counts)
             cells = [words(variant), words(role), Cell(total, numbers.count(total))]
             for bucket in counts:
@@ -66,8 +66,8 @@ def response_table(results: RunSet, step: StepResults, frames: Frames, keys: Key
 def _counts(repeats: Repeats, step: StepResults, role: str, frames: Frames) -> list[int]:
     counts = [0] * len(BUCKETS)
     for measured in repeats.repeats:
-        own = frames.buckets.get((measured.run.run_id, step.name, role), ())
-        for i, responses in enumerate(own):
+        buckets = frames.buckets.get((measured.run.run_id, step.name, role), ())
+        for i, responses in enumerate(buckets):
             counts[i] += responses
     return counts
 
@@ -85,8 +85,8 @@ def latency_table(results: RunSet, step: StepResults, keys: Keys) -> Table | Non
             for name in _LATENCIES:
                 value = getattr(latency, name)
                 cells.append(Cell(None if value is None else value * 1e3, numbers.milliseconds(value)))
-            own = [m.record.roles[role] for m in repeats.repeats if role in m.record.roles]
-            for count in (sum(r.errors for r in own), sum(r.retries for r in own)):
+            records = [m.record.roles[role] for m in repeats.repeats if role in m.record.roles]
+            for count in (sum(r.errors for r in records), sum(r.retries for r in records)):
                 cells.append(Cell(count, numbers.count(count), "bad" if count else ""))
             rows.append(Row(cells, variant=variant))
     if not rows:
@@ -114,20 +114,20 @@ def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table 
     names = ("p50", "p75", "p90", "p95", "p99")
     rows: list[Row] = []
     for variant in results.variants:
-        own = step.by_variant.get(variant)
-        if own is None:
+        repeats = step.by_variant.get(variant)
+        if repeats is None:
             continue
-        found = [own.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
-        if all(value is None for value in found):
+        medians = [repeats.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
+        if all(value is None for value in medians):
             continue
         rate = results.rate(step, variant)
-        share = found[-1] / rate if found[-1] is not None and rate else None
+        share = medians[-1] / rate if medians[-1] is not None and rate else None
         rows.append(
             Row(
                 [
                     words(variant),
                     Cell(rate, numbers.rate(rate)),
-                    *(Cell(value, numbers.rate(value)) for value in found),
+                    *(Cell(value, numbers.rate(value)) for value in medians),
                     Cell(share, numbers.ratio(share)),
                 ],
                 variant=variant,
@@ -157,22 +157,26 @@ def statement_table(results: RunSet, step: StepResults, keys: Keys) -> Table | N
     for role in step.role_names:
         for name in _statements(step, role):
             for variant in results.variants:
-                own = step.by_variant.get(variant)
-                found = None if own is None else _statement(own.typical, role, name)
-                if found is None:
+                repeats = step.by_variant.get(variant)
+                statement = None if repeats is None else _statement(repeats.typical, role, name)
+                if statement is None:
                     continue
-                mean = found.seconds_total / found.count if found.count else None
+                mean = statement.seconds_total / statement.count if statement.count else None
                 rows.append(
                     Row(
                         [
                             words(variant),
                             words(role),
                             words(name or "unnamed"),
-                            Cell(found.count, numbers.count(found.count)),
-                            Cell(found.errors, numbers.count(found.errors), "bad" if found.errors else ""),
-                            Cell(found.seconds_total, numbers.significant(found.seconds_total)),
+                            Cell(statement.count, numbers.count(statement.count)),
+                            Cell(
+                                statement.errors,
+                                numbers.count(statement.errors),
+                                "bad" if statement.errors else "",
+                            ),
+                            Cell(statement.seconds_total, numbers.significant(statement.seconds_total)),
                             Cell(None if mean is None else mean * 1e3, numbers.milliseconds(mean)),
-                            Cell(found.seconds_max * 1e3, numbers.milliseconds(found.seconds_max)),
+                            Cell(statement.seconds_max * 1e3, numbers.milliseconds(statement.seconds_max)),
                         ],
                         variant=variant,
                     )
@@ -201,8 +205,8 @@ def statement_table(results: RunSet, step: StepResults, keys: Keys) -> Table | N
 
 def _statements(step: StepResults, role: str) -> list[str]:
     names: dict[str, None] = {}
-    for own in step.by_variant.values():
-        for entry in _entries(own.repeats, role):
+    for repeats in step.by_variant.values():
+        for entry in _entries(repeats.repeats, role):
             names.setdefault(entry.name)
     return list(names)
 
@@ -214,4 +218,4 @@ def _entries(repeats: Iterable[MeasuredStep], role: str) -> Iterable[StatementRe
 
 
 def _statement(measured: MeasuredStep, role: str, name: str) -> StatementRecord | None:
-    return next((one for one in _entries([measured], role) if one.name == name), None)
+    return next((entry for entry in _entries([measured], role) if entry.name == name), None)

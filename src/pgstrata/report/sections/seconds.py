@@ -64,14 +64,14 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
         by_rows = _by_rows(step, role)
         title = f"{role}\n{'rows/s' if by_rows else 'operations/s'}"
         layout[f"yaxis{upper}"] = axis(title, domain=domains[upper - 1], rangemode="tozero")
-        found: list[RoleResponses] = []
+        responses: list[RoleResponses] = []
         for variant, line in _rates(results, step, frames, role):
             rates = line.rows if by_rows else line.operations
             data.append(_line(results, variant, upper, *thinned(line.second, rates, most), legend=upper == 1))
-            found.append(frames.responses(step.by_variant[variant], step.name, role, most))
-            data += _response_lines(results, variant, lower, found[-1], filled=filled)
+            responses.append(frames.responses(step.by_variant[variant], step.name, role, most))
+            data += _response_lines(results, variant, lower, responses[-1], filled=filled)
         title = f"{role}\nresponse, ms"
-        layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(found))
+        layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(responses))
     if behind:
         row = 2 * len(roles) + 1
         layout[f"yaxis{row}"] = axis("replica\nbehind, MB", domain=domains[row - 1], rangemode="tozero")
@@ -105,15 +105,17 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
 
 
 def _lags(step: StepResults, frames: Frames, variants: Sequence[str]) -> list[tuple[str, LagSeconds]]:
-    found = [(v, frames.lag.get((step.by_variant[v].typical.run.run_id, step.name))) for v in variants]
-    return [(variant, lag) for variant, lag in found if lag is not None]
+    lags = [(v, frames.lag.get((step.by_variant[v].typical.run.run_id, step.name))) for v in variants]
+    return [(variant, lag) for variant, lag in lags if lag is not None]
 
 
-def _ticks(found: Sequence[RoleResponses]) -> str | int:
+def _ticks(responses: Sequence[RoleResponses]) -> str | int:
     """Returns the ticks of a logarithmic axis: at 1, 2 and 5 of each power of ten, or at the powers where
     there are many."""
-    shortest = min((float(one.p50.min()) for one in found if one.p50.size), default=1.0)
-    longest = max((float(one.longest.max()) for one in found if one.longest.size), default=1.0)
+    shortest = min((float(response.p50.min()) for response in responses if response.p50.size), default=1.0)
+    longest = max(
+        (float(response.longest.max()) for response in responses if response.longest.size), default=1.0
+    )
     return "D2" if longest < 100 * max(shortest, 1e-6) else 1
 
 
@@ -176,21 +178,21 @@ def _by_rows(step: StepResults, role: str) -> bool:
         return True
     return any(
         (part := measured.record.roles.get(role)) is not None and part.target_rate
-        for own in step.by_variant.values()
-        for measured in own.repeats
+        for repeats in step.by_variant.values()
+        for measured in repeats.repeats
     )
 
 
 def _rates(results: RunSet, step: StepResults, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
     """Returns the seconds of a role by variant; a role with a handful of operations makes no line."""
-    found = []
+    by_variant = []
     for variant in results.variants:
         if variant in step.by_variant:
             run = step.by_variant[variant].typical.run
             rates = frames.rates.get((run.run_id, step.name, role))
             if rates is not None and rates.total_operations >= _FEWEST_OPERATIONS:
-                found.append((variant, rates))
-    return found
+                by_variant.append((variant, rates))
+    return by_variant
 
 
 def _line(
@@ -247,26 +249,26 @@ def _events(
     results: RunSet, variant: str, index: int, row: int, events: Sequence[LogEvent]
 ) -> list[dict[str, Any]]:
     index = results.color(variant)
-    made = []
+    bars = []
     for kind, (width, opacity, word) in _EVENTS.items():
-        own = [e for e in events if e.kind == kind]
-        if not own:
+        own_events = [e for e in events if e.kind == kind]
+        if not own_events:
             continue
-        starts = [max(0.0, e.second) for e in own]
-        ends = [e.until for e in own]
+        starts = [max(0.0, e.second) for e in own_events]
+        ends = [e.until for e in own_events]
         # what took no time at all still gets a mark that can be seen
         spans = [
             max(0.15, (end if end is not None else start) - start)
             for start, end in zip(starts, ends, strict=True)
         ]
-        made.append(
+        bars.append(
             trace(
                 variant,
                 index,
                 shown=index < SHOWN_AT_FIRST,
                 type="bar",
                 orientation="h",
-                y=[index] * len(own),
+                y=[index] * len(own_events),
                 base=rounded(starts),
                 x=rounded(spans),
                 width=width,
@@ -274,12 +276,12 @@ def _events(
                 showlegend=False,
                 opacity=opacity,
                 marker={"color": color(index), "line": {"width": 0}},
-                text=[label(f"{word}: {e.text[:160]}") for e in own],
+                text=[label(f"{word}: {e.text[:160]}") for e in own_events],
                 textposition="none",
                 hovertemplate="%{text}<br>from %{base:.1f} s for %{x:.1f} s",
             )
         )
-    return made
+    return bars
 
 
 def _bands(results: RunSet, step: StepResults, variants: Sequence[str]) -> list[dict[str, Any]]:

@@ -84,7 +84,10 @@ def not_taken(results: RunSet) -> Section | None:
     for variant in results.variants:
         for run in results.runs_of(variant)[:1] or [r for r in results.every if r.variant == variant][:1]:
             config = run.record.config
-            rows += [Row(_change(variant, one), variant=variant) for one in (*config.dropped, *config.mapped)]
+            rows += [
+                Row(_change(variant, setting), variant=variant)
+                for setting in (*config.dropped, *config.mapped)
+            ]
     if not rows:
         return None
     table = Table(
@@ -150,11 +153,11 @@ def builds(results: RunSet) -> Section | None:
         return None
     common = set.intersection(*flags.values())
     blocks: list[Block] = [table] if (table := _from_source(results)) else []
-    different = {v: sorted(own - common) for v, own in flags.items()}
+    different = {v: sorted(own_flags - common) for v, own_flags in flags.items()}
     if any(different.values()):
         rows = [
-            Row([words(v), words(" ".join(own) or "nothing but the common ones")], variant=v)
-            for v, own in different.items()
+            Row([words(v), words(" ".join(own_flags) or "nothing but the common ones")], variant=v)
+            for v, own_flags in different.items()
         ]
         blocks.append(
             Table(

@@ -60,8 +60,10 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
 def _disturbed(results: RunSet, workload: WorkloadResults) -> bool:
     """Returns whether other programs disturbed a step, so that measuring longer does not help it."""
     verdicts = [results.verdict(step, variant) for step in workload.compared for variant in results.others]
-    said = [verdict.disturbance for verdict in verdicts if verdict is not None and verdict.disturbance]
-    return any(LONGER_SLICES not in words for words in said)
+    disturbances = [
+        verdict.disturbance for verdict in verdicts if verdict is not None and verdict.disturbance
+    ]
+    return any(LONGER_SLICES not in words for words in disturbances)
 
 
 def _sentence(command: str, about: str, seconds: float) -> str:
@@ -75,9 +77,9 @@ def _longer(results: RunSet, workload: WorkloadResults, margin: float) -> float 
     widths = []
     for step in workload.compared:
         for variant in results.others:
-            found = results.verdict(step, variant)
-            if found is not None and found.verdict.is_bounded:
-                widths.append(0.5 * math.log(found.verdict.high / found.verdict.low))
+            verdict = results.verdict(step, variant)
+            if verdict is not None and verdict.verdict.is_bounded:
+                widths.append(0.5 * math.log(verdict.verdict.high / verdict.verdict.low))
     return max(2.0, (min(widths) / -math.log1p(-margin)) ** 2) if widths else None
 
 
@@ -107,7 +109,7 @@ def _only(run: Run) -> list[str]:
     sets = [
         f"{label}.{key}={json.dumps(run.record.options[key])}" for key in keys if key in run.record.options
     ]
-    return ["--workload", label, *(word for one in sets for word in ("--set", one))]
+    return ["--workload", label, *(word for setting in sets for word in ("--set", setting))]
 
 
 def _variants(runs: Sequence[Run]) -> list[str] | None:

@@ -80,20 +80,20 @@ def growth(results: RunSet) -> Table | None:
     if not sizes:
         return None
     tables: dict[str, int] = {}
-    for one in sizes.values():
-        for name, own in one.tables.items():
-            tables[name] = max(tables.get(name, 0), own.table_bytes + own.index_bytes)
+    for size in sizes.values():
+        for name, table in size.tables.items():
+            tables[name] = max(tables.get(name, 0), table.table_bytes + table.index_bytes)
     largest = sorted(tables, key=lambda name: -tables[name])[:MOST_TABLES]
     columns = list(sizes.values())
     rows: list[tuple[str, list[int | None]]] = [
-        ("database", [one.database_bytes for one in columns]),
-        ("all tables", [sum(t.table_bytes for t in one.tables.values()) for one in columns]),
-        ("all indexes", [sum(t.index_bytes for t in one.tables.values()) for one in columns]),
+        ("database", [column.database_bytes for column in columns]),
+        ("all tables", [sum(t.table_bytes for t in column.tables.values()) for column in columns]),
+        ("all indexes", [sum(t.index_bytes for t in column.tables.values()) for column in columns]),
     ]
     for name in largest:
-        found = [one.tables.get(name) for one in columns]
-        rows.append((f"table {name}", [None if t is None else t.table_bytes for t in found]))
-        rows.append((f"indexes of {name}", [None if t is None else t.index_bytes for t in found]))
+        table_sizes = [column.tables.get(name) for column in columns]
+        rows.append((f"table {name}", [None if t is None else t.table_bytes for t in table_sizes]))
+        rows.append((f"indexes of {name}", [None if t is None else t.index_bytes for t in table_sizes]))
     return Table(
         name="growth",
         title="What lay on disk when all was loaded, and at the end",
@@ -124,7 +124,7 @@ def _described(results: RunSet) -> Iterator[tuple[str, str, list[tuple[str, Tabl
                 bytes_of = steps[-1].sizes.tables
                 largest = sorted(
                     steps[-1].tables.items(),
-                    key=lambda one: -(bytes_of[one[0]].table_bytes if one[0] in bytes_of else 0),
+                    key=lambda entry: -(bytes_of[entry[0]].table_bytes if entry[0] in bytes_of else 0),
                 )
                 yield variant, workload.name, largest[:MOST_TABLES]
 
@@ -169,8 +169,8 @@ def _indexes(results: RunSet) -> Table | None:
         for _, table in tables:
             measured = table.bloat.indexes if table.bloat else {}
             for name, definition in table.indexes.items():
-                own = measured.get(name, {})
-                shares = [_percent(own, key) for key in ("avg_leaf_density", "leaf_fragmentation")]
+                figures = measured.get(name, {})
+                shares = [_percent(figures, key) for key in ("avg_leaf_density", "leaf_fragmentation")]
                 named = [words(variant), words(workload), words(name), words(definition)]
                 rows.append(Row([*named, *shares], variant=variant))
     if not rows:

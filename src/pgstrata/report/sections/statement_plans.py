@@ -27,18 +27,20 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     for step in workload.compared:
         for name, by_variant in _plans(results, step).items():
             statements += 1
-            found = {v: (shape(entry.plan), KINDS[entry.kind]) for v, entry in by_variant.items()}
-            reference = results.base if results.base in found else next(iter(found))
-            changed += any(found[v][0] != found[reference][0] for v in found)
-            for alike in _alike(found, reference):
-                plan, kind = found[alike[0]]
-                mark = plan != found[reference][0]
-                who = "all" if len(alike) == len(found) > 1 else ", ".join(alike)
+            shapes = {v: (shape(entry.plan), KINDS[entry.kind]) for v, entry in by_variant.items()}
+            reference = results.base if results.base in shapes else next(iter(shapes))
+            changed += any(shapes[v][0] != shapes[reference][0] for v in shapes)
+            for alike in _alike(shapes, reference):
+                plan, kind = shapes[alike[0]]
+                mark = plan != shapes[reference][0]
+                who = "all" if len(alike) == len(shapes) > 1 else ", ".join(alike)
                 cells = [words(step.name), words(_cut(name), note=name), words(who), words(kind)]
                 # neither good nor bad: another plan may be the better one
                 shape_cell = Cell(DIFFERS, f"◆ {DIFFERS}", "even") if mark else words("")
-                one = alike[0] if mark and len(alike) == 1 else ""
-                rows.append(Row([*cells, shape_cell, words(plan)], "" if reference in alike else "next", one))
+                only_variant = alike[0] if mark and len(alike) == 1 else ""
+                rows.append(
+                    Row([*cells, shape_cell, words(plan)], "" if reference in alike else "next", only_variant)
+                )
                 if mark:
                     title = f"{step.name}, {_cut(name)}: {reference} and {who}"
                     listings.append(both_plans(title, by_variant, reference, alike[0]))
@@ -87,27 +89,27 @@ def both_plans(
     return Listing(title, text, open)
 
 
-def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]:
+def _alike(shapes: dict[str, tuple[str, str]], reference: str) -> list[list[str]]:
     """Groups variants with the same plan of the same kind, those like the reference first."""
-    groups: dict[tuple[str, str], list[str]] = {found[reference]: []}
-    for variant, plan in found.items():
+    groups: dict[tuple[str, str], list[str]] = {shapes[reference]: []}
+    for variant, plan in shapes.items():
         groups.setdefault(plan, []).append(variant)
     return list(groups.values())
 
 
 def _plans(results: RunSet, step: StepResults) -> dict[str, dict[str, QueryPlan]]:
     """Returns statement → variant → its plan, of the last repeat that has plans."""
-    found: dict[str, dict[str, QueryPlan]] = {}
+    plans: dict[str, dict[str, QueryPlan]] = {}
     for variant in results.variants:
-        own = step.by_variant.get(variant)
-        for entry in _last(own) if own else ():
+        repeats = step.by_variant.get(variant)
+        for entry in _last(repeats) if repeats else ():
             if shape(entry.plan):
-                found.setdefault(entry.name, {})[variant] = entry
-    return found
+                plans.setdefault(entry.name, {})[variant] = entry
+    return plans
 
 
-def _last(own: Repeats) -> Sequence[QueryPlan]:
-    return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
+def _last(repeats: Repeats) -> Sequence[QueryPlan]:
+    return next((m.record.plans for m in reversed(repeats.repeats) if m.record.plans), ())
 
 
 def _wrapped(statement: str) -> str:

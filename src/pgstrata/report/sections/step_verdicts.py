@@ -162,8 +162,8 @@ def _why(results: RunSet, step: StepResults, other: str) -> Cell:
         return words(judged.verdict.reason)
     if judged.verdict.word == "same":
         return words("")
-    found, more = explained(results, step, other)
-    texts = [found.moved if found is not None else "", *more]
+    explanation, more = explained(results, step, other)
+    texts = [explanation.moved if explanation is not None else "", *more]
     return words("; ".join(filter(None, texts)) or "nothing that was measured")
 
 

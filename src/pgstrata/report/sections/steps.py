@@ -95,12 +95,12 @@ def _connections(measured: MeasuredStep) -> str:
 
 def _bars(results: RunSet, step: StepResults) -> Bars:
     rates = {v: rate for v in results.variants if (rate := results.rate(step, v)) is not None}
-    measured = [rate for own in step.by_variant.values() for rate in own.rates]
+    measured = [rate for repeats in step.by_variant.values() for rate in repeats.rates]
     longest = max((*rates.values(), *measured), default=0.0) or 1.0
     bars = []
     for variant in results.variants:
-        own = step.by_variant.get(variant)
-        if own is None or variant not in rates:
+        repeats = step.by_variant.get(variant)
+        if repeats is None or variant not in rates:
             failed = any(run.variant == variant for run in results.failed)
             why = results.cannot(variant, step.workload) or ("failed" if failed else "no data")
             bars.append(Bar(variant, None, why, results.color(variant), "missing"))
@@ -109,19 +109,21 @@ def _bars(results: RunSet, step: StepResults) -> Bars:
         small = (
             "" if variant == results.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()
         )
-        low, high = (min(own.rates), max(own.rates)) if len(own.rates) > 1 else (None, None)
-        note = f"{numbers.rate(low)} to {numbers.rate(high)} over {len(own.rates)} repeats" if high else ""
+        low, high = (min(repeats.rates), max(repeats.rates)) if len(repeats.rates) > 1 else (None, None)
+        note = (
+            f"{numbers.rate(low)} to {numbers.rate(high)} over {len(repeats.rates)} repeats" if high else ""
+        )
         bars.append(
             Bar(
                 label=variant,
                 share=rates[variant] / longest,
                 text=numbers.rate(rates[variant]),
                 color=results.color(variant),
-                mark="" if own.sla_met else "missed",
+                mark="" if repeats.sla_met else "missed",
                 small=small,
                 low=None if low is None else low / longest,
                 high=None if high is None else high / longest,
-                note="; ".join(part for part in (note, "" if own.sla_met else MISSED) if part),
+                note="; ".join(part for part in (note, "" if repeats.sla_met else MISSED) if part),
             )
         )
     how = ""

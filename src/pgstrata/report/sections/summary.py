@@ -156,8 +156,8 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     repeats."""
     of = results.ratio(step, variant)
     if of.value is None:
-        own = step.by_variant.get(variant)
-        if own is None or own.rate is None:
+        repeats = step.by_variant.get(variant)
+        if repeats is None or repeats.rate is None:
             return absent(results, variant, step.workload)
         return missing(f"{results.base} has no rate here to compare with")
     text = numbers.ratio(of.value)
@@ -168,8 +168,8 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     who = variant if of.sla_met is False else results.base
     note = f"SLA missed by {who}" if of.mark == "missed" else ""
     mark = of.mark
-    found = results.verdict(step, variant)
-    if mark != "missed" and found is not None and found.verdict.aside:
+    verdict = results.verdict(step, variant)
+    if mark != "missed" and verdict is not None and verdict.verdict.aside:
         mark = "even"  # whatever the thresholds say
     if mark != "missed" and not results.by_thresholds:
         mark = verdict_mark(results.word(step, variant))
@@ -184,18 +184,18 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
 
 def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     """Returns the verdict and its interval, as short as possible."""
-    found = results.verdict(step, variant)
-    if found is None:
+    verdict = results.verdict(step, variant)
+    if verdict is None:
         return ""
-    if found.queries:
-        return word_counts(found)
-    v = found.verdict
+    if verdict.queries:
+        return word_counts(verdict)
+    v = verdict.verdict
     if v.is_bounded:
         reach = f"{numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
-        if found.across is not None and v.decided:
+        if verdict.across is not None and v.decided:
             # On how many machines, each by itself.
-            alone = sum(one.word == v.word for one in found.across.machines)
-            return f"{alone} of {len(found.across.machines)}, {reach}"
+            alone = sum(machine_verdict.word == v.word for machine_verdict in verdict.across.machines)
+            return f"{alone} of {len(verdict.across.machines)}, {reach}"
         return f"{v.word} {reach}"
     return f"{v.word}: one run each" if v.single_run else v.word
 
@@ -211,13 +211,13 @@ def word_counts(step: StepVerdict) -> str:
 
 def _why(results: RunSet, step: StepResults, variant: str) -> str:
     """Returns the evidence and the reason of a verdict."""
-    found = results.verdict(step, variant)
-    if found is None:
+    verdict = results.verdict(step, variant)
+    if verdict is None:
         return ""
-    if found.queries:
+    if verdict.queries:
         return "the sum is of one pass over all queries on each side; each query has a verdict of its own"
-    across = f"{found.across.said(found.verdict)}; " if found.across is not None else ""
-    return f"{across}{evidence(found)}: {found.verdict.reason}"
+    across = f"{verdict.across.summary(verdict.verdict)}; " if verdict.across is not None else ""
+    return f"{across}{evidence(verdict)}: {verdict.verdict.reason}"
 
 
 def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> str:
@@ -266,13 +266,13 @@ def _table(
         if targets:
             rows.append(Row([words("target"), *targets], "target"))
         return Table(name, title, columns, rows, how, keys=keys, legend=legend)
-    one = unit_of[0] if len(set(unit_of)) == 1 else None
+    only_unit = unit_of[0] if len(set(unit_of)) == 1 else None
     columns = [Column("step", "Step", align="left")]
-    if one is None:
+    if only_unit is None:
         columns.append(Column("unit", "Unit", align="left"))
-    columns += [Column(row.variant, row.variant, one or "") for row in table.rows]
+    columns += [Column(row.variant, row.variant, only_unit or "") for row in table.rows]
     if targets:
-        columns.append(Column("target", "Target", one or "", rule=True))
+        columns.append(Column("target", "Target", only_unit or "", rule=True))
     rows = []
     group = ""
     # a group may come again, as sysbench's writes after its reads: each stands in one place
@@ -282,7 +282,7 @@ def _table(
         if step.group and step.group != group:
             rows.append(Row([words(step.group)], "group"))
         group = step.group
-        cells = [words(step.step), *([] if one is not None else [words(unit_of[index])])]
+        cells = [words(step.step), *([] if only_unit is not None else [words(unit_of[index])])]
         cells += [by_variant[index] for by_variant in worded]
         rows.append(Row(cells + ([targets[index]] if targets else [])))
     return Table(name, title, columns, rows, how, keys=keys, legend=legend)

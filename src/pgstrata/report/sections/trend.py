@@ -24,16 +24,16 @@ def trends(results: RunSet, workload: WorkloadResults) -> Section | None:
     if not rows or not workload.compared:
         return None
     blocks: list[Block] = []
-    found: list[tuple[StepResults, Shift]] = []
+    shifts: list[tuple[StepResults, Shift]] = []
     for row in rows:
         steps = [s for s in workload.compared if sum(v in s.by_variant for v in row) >= FEWEST_VERSIONS]
         for begin in range(0, len(steps), STEPS_PER_CHART):
             part = steps[begin : begin + STEPS_PER_CHART]
             marks = {step.name: _shifts(results, step, row) for step in part}
-            found += [(step, shift) for step in part for shift in marks[step.name]]
+            shifts += [(step, shift) for step in part for shift in marks[step.name]]
             blocks.append(_chart(results, workload, row, part, marks))
-    if found:
-        blocks.append(_table(workload, found))
+    if shifts:
+        blocks.append(_table(workload, shifts))
     title = f"From version to version ({workload.name})"
     return Section(anchor("trend", workload.name), title, blocks)
 
@@ -57,10 +57,10 @@ def _shifts(results: RunSet, step: StepResults, row: Sequence[str]) -> list[Shif
 
 def _repeats(results: RunSet, step: StepResults, variant: str) -> tuple[float, ...]:
     """Rates of the repeats around the rate that is shown of the variant."""
-    own, rate = step.by_variant.get(variant), results.rate(step, variant)
-    if own is None or not own.rate or not rate:
+    repeats, rate = step.by_variant.get(variant), results.rate(step, variant)
+    if repeats is None or not repeats.rate or not rate:
         return ()
-    return tuple(one * rate / own.rate for one in own.rates if one > 0)
+    return tuple(repeat_rate * rate / repeats.rate for repeat_rate in repeats.rates if repeat_rate > 0)
 
 
 def _chart(
@@ -126,9 +126,9 @@ def _mark(shift: Shift) -> Mark:
     return "bad" if shift.high < 1 else "good" if shift.low > 1 else "even"
 
 
-def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]) -> Table:
+def _table(workload: WorkloadResults, shifts: Sequence[tuple[StepResults, Shift]]) -> Table:
     rows = []
-    for step, shift in found:
+    for step, shift in shifts:
         known = is_bounded(shift.low, shift.high)
         interval = f"{numbers.ratio(shift.low)} – {numbers.ratio(shift.high)}" if known else "not known"
         between = shift.first if shift.first == shift.last else f"{shift.first} … {shift.last}"

@@ -19,22 +19,22 @@ _BANDS = {
 
 def tuning(results: RunSet) -> Section | None:
     """Returns the section of a tuning study; None if the campaign is no tuning study."""
-    found = tuning_study(results.runs)
-    if found is None:
+    study = tuning_study(results.runs)
+    if study is None:
         return None
-    return Section("tuning-study", "Study of configurations", [table(found), *remarks(found)])
+    return Section("tuning-study", "Study of configurations", [table(study), *remarks(study)])
 
 
-def table(found: TuningStudy) -> Table:
+def table(study: TuningStudy) -> Table:
     """Returns a table with a row per class and a column per set-up."""
-    t = found.table
-    judged = ", ".join(f"{step} of {workload}" for workload, step in found.steps.items())
+    t = study.table
+    judged = ", ".join(f"{step} of {workload}" for workload, step in study.steps.items())
     rows = []
     for cls in CLASSES:
         cells = [Cell(cls, f"{cls} ({_BANDS[cls]})")]
         for set_up in t.set_ups:
             entries = t.cell(cls, set_up)
-            cells.append(words(", ".join(_cell_text(found, entry) for entry in entries) or numbers.UNKNOWN))
+            cells.append(words(", ".join(_cell_text(study, entry) for entry in entries) or numbers.UNKNOWN))
         rows.append(Row(cells))
     return Table(
         name="tuning-study",
@@ -50,39 +50,39 @@ def table(found: TuningStudy) -> Table:
     )
 
 
-def remarks(found: TuningStudy) -> list[Block]:
+def remarks(study: TuningStudy) -> list[Block]:
     """Duplicates, unsafe settings, and what to try next, in sentences."""
-    t = found.table
-    said: list[Block] = []
+    t = study.table
+    blocks: list[Block] = []
     for overlay, same in t.duplicates.items():
         what = "the base: it changes nothing" if same is None else same
-        said.append(Prose(f"{overlay} has the same settings as {what}.", "even"))
+        blocks.append(Prose(f"{overlay} has the same settings as {what}.", "even"))
     for overlay, reasons in t.unsafe.items():
-        said.append(Prose(f"{overlay} is not safe and never recommended: {'; '.join(reasons)}.", "bad"))
+        blocks.append(Prose(f"{overlay} is not safe and never recommended: {'; '.join(reasons)}.", "bad"))
     for overlay, reasons in t.noted.items():
-        said.append(Prose(f"{overlay} has a price: {'; '.join(reasons)}.", "even"))
-    said += [Prose(f"The base itself: {warning}.", "even") for warning in t.base_warnings]
-    said.append(Prose(next_sentence(found)))
+        blocks.append(Prose(f"{overlay} has a price: {'; '.join(reasons)}.", "even"))
+    blocks += [Prose(f"The base itself: {warning}.", "even") for warning in t.base_warnings]
+    blocks.append(Prose(next_sentence(study)))
     left: dict[str, list[str]] = {}
     for out in t.next.left:
         left.setdefault(out.reason, []).append(out.overlay)
-    said += [Prose(f"Not in it: {', '.join(overlays)} ({reason}).") for reason, overlays in left.items()]
-    return said
+    blocks += [Prose(f"Not in it: {', '.join(overlays)} ({reason}).") for reason, overlays in left.items()]
+    return blocks
 
 
-def next_sentence(found: TuningStudy) -> str:
+def next_sentence(study: TuningStudy) -> str:
     """Returns a sentence about the combination worth trying."""
-    winners = found.table.next.overlays
+    winners = study.table.next.overlays
     if not winners:
         return "No overlay has a benefit that is safe and proven, so there is no combination to try next."
     what = f"{' + '.join(winners)} together" if len(winners) > 1 else f"{winners[0]} once more"
     return f"To try next: {what}; `pgstrata study next` writes that campaign."
 
 
-def _cell_text(found: TuningStudy, entry: StudyEntry) -> str:
+def _cell_text(study: TuningStudy, entry: StudyEntry) -> str:
     marks = ("~" if entry.between else "") + ("?" if entry.proven is False else "")
     why = ""
     if entry.cls == "ignored":
-        why = " (unsafe)" if entry.overlay in found.table.unsafe else " (duplicate)"
+        why = " (unsafe)" if entry.overlay in study.table.unsafe else " (duplicate)"
     # Spaces that do not break: a mark on another line than its number says nothing.
     return "\u00a0".join(filter(None, (entry.overlay, numbers.ratio(entry.relative.ratio), marks))) + why

@@ -24,7 +24,8 @@ def wait_tables(results: RunSet, workload: WorkloadResults) -> list[Table]:
 
 def _table(results: RunSet, workload: WorkloadResults, step: StepResults) -> Table | None:
     sampled = {
-        v: [m.record for m in own.repeats if m.record.waits is not None] for v, own in step.by_variant.items()
+        v: [m.record for m in repeats.repeats if m.record.waits is not None]
+        for v, repeats in step.by_variant.items()
     }
     variants = [v for v in results.variants if sampled.get(v)]
     if not variants:
@@ -65,16 +66,16 @@ def _table(results: RunSet, workload: WorkloadResults, step: StepResults) -> Tab
 
 def _shares(sampled: Mapping[str, Sequence[StepRecord]]) -> Shares:
     """Means over the repeats; events whose names differ only in case (17 respelt many) are one."""
-    found: Shares = {}
+    shares: Shares = {}
     names: dict[str, str] = {}
     for variant, repeats in sampled.items():
         for record in repeats:
             for role, events in (record.waits or {}).items():
                 for name, share in events.items():
                     known = names.setdefault(name.casefold(), name)
-                    by_variant = found.setdefault(role, {}).setdefault(known, {})
+                    by_variant = shares.setdefault(role, {}).setdefault(known, {})
                     by_variant[variant] = by_variant.get(variant, 0.0) + share / len(repeats)
-    return found
+    return shares
 
 
 def _cell(share: float) -> Cell:
@@ -93,8 +94,8 @@ def _cost(sampled: Sequence[StepRecord]) -> str:
             costs.append((cost.polls / seconds, cost.sampler_cpu_seconds / seconds, backend / seconds))
     if not costs:
         return ""
-    hertz, own, backend = (mean(column) for column in zip(*costs, strict=True))
+    hertz, sampler, backend = (mean(column) for column in zip(*costs, strict=True))
     return (
-        f"Sampled {numbers.significant(hertz)} times a second, which took {numbers.milliseconds(own)} ms "
+        f"Sampled {numbers.significant(hertz)} times a second, which took {numbers.milliseconds(sampler)} ms "
         f"of CPU per second in pgstrata and {numbers.milliseconds(backend)} ms in the server."
     )

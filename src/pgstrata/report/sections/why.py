@@ -25,14 +25,14 @@ def why(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str
         _profiles(results, workload, flames, trouble),
     ]
     blocks = _sentences(results, workload)
-    made = [part for part in parts if part is not None]
-    if not blocks and not made:
+    known_parts = [part for part in parts if part is not None]
+    if not blocks and not known_parts:
         return None
     return Section(
         anchor("why", workload.name),
         f"Why: what moved with the rate ({workload.name})",
         blocks,
-        parts=made,
+        parts=known_parts,
     )
 
 
@@ -61,11 +61,11 @@ def _changed(results: RunSet, cell: Cell) -> bool:
 def explained(results: RunSet, step: StepResults, variant: str) -> tuple[Explanation | None, list[str]]:
     """Returns what moved with the rate of a variant that was measured beside the base, and what capabilities
     know of it."""
-    base, own = (
+    base, other = (
         [measured.record for measured in step.by_variant[name].repeats] for name in (results.base, variant)
     )
     more = (part.explanation(results, step.workload, step, variant) for part in report_parts())
-    return explain(base, own, results.shown_ratio(step, variant)), list(filter(None, more))
+    return explain(base, other, results.shown_ratio(step, variant)), list(filter(None, more))
 
 
 def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
@@ -76,17 +76,17 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     for step in workload.compared:
         base = step.by_variant.get(results.base)
         for variant in results.others:
-            own = step.by_variant.get(variant)
+            repeats = step.by_variant.get(variant)
             cell = relative_cell(results, step, variant)
-            if base is None or own is None or cell.value is None:
+            if base is None or repeats is None or cell.value is None:
                 continue
             cells += 1
             if not _changed(results, cell):
                 continue
-            found, others = explained(results, step, variant)
-            if found is not None or others:
+            explanation, others = explained(results, step, variant)
+            if explanation is not None or others:
                 where = f"on {base.typical.run.machine}: " if len(workload.machines) > 1 else ""
-                sentence = f"{where}{found.sentence}" if found is not None else ""
+                sentence = f"{where}{explanation.sentence}" if explanation is not None else ""
                 text = "; ".join(filter(None, (sentence, *others)))
                 rows.append(Row([words(step.name), words(variant), cell, words(text)], variant=variant))
     if not cells:

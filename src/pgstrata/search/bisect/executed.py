@@ -67,17 +67,17 @@ def executed_by(runs: Path, campaign: str, step: str) -> Executed:
         tables = [_functions(side, step) for side in (base, other)]
     except (PgstrataError, ValueError):
         return Executed()
-    own = {name: max(table.get(name, 0.0) for table in tables) for table in tables for name in table}
+    largest = {name: max(table.get(name, 0.0) for table in tables) for table in tables for name in table}
     differs = {change.function: abs(change.difference) for change in function_changes(*tables)}
-    return Executed(_shares(own), _shares(differs))
+    return Executed(_shares(largest), _shares(differs))
 
 
 def _functions(side: Side, step: str) -> dict[str, float]:
     for run in counted_runs(side.runs):
         steps = run.record.counted.steps if run.record.counted is not None else ()
-        for one in steps:
-            if one.name == step:
-                return by_line(run.table("functions"), step, one.role)
+        for counted_step in steps:
+            if counted_step.name == step:
+                return by_line(run.table("functions"), step, counted_step.role)
     return {}
 
 

@@ -126,7 +126,7 @@ class SearchResult:
     @property
     def is_same(self) -> bool:
         """Whether both ends execute the same code."""
-        return any((one.position, one.other) == (self.search.line.n, 0) for one in self.state.same)
+        return any((pair.position, pair.other) == (self.search.line.n, 0) for pair in self.state.same)
 
 
 def result_of(search: SearchSettings, state: State, stopped: str = "") -> SearchResult:
@@ -189,7 +189,7 @@ def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
     config_files = {name for stop in line.stops for name in stop.variant.config}
-    names |= {str(own) for name in config_files if (own := find_config_file(name, Path.cwd()).path)}
+    names |= {str(path) for name in config_files if (path := find_config_file(name, Path.cwd()).path)}
     return {"files": {name: digest_of(Path(name)) for name in sorted(names)}} if names else {}
 
 

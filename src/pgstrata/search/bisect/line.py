@@ -75,13 +75,13 @@ def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
     if not _ancestor(repo, first, last):
         raise _no_way(repo, good, bad, first, last)
     format_ = "--format=%H%x00%an%x00%aI%x00%s"
-    said = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
-    lines = said.decode(errors="replace").rstrip("\n").split("\n")  # of git, not those of Unicode
+    log = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
+    lines = log.decode(errors="replace").rstrip("\n").split("\n")  # of git, not those of Unicode
     oldest = lines[0].split("\0")[0]
     if not _first_parent(repo, oldest) == first:
         raise _not_a_line(repo, good, bad, first, oldest)
-    said = run_git(repo, "log", "-1", format_, first, "--")
-    lines = [said.decode(errors="replace").rstrip("\n"), *lines]
+    log = run_git(repo, "log", "-1", format_, first, "--")
+    lines = [log.decode(errors="replace").rstrip("\n"), *lines]
     stops = []
     for line in lines:
         hash_, author, date, subject = line.split("\0")
@@ -161,13 +161,13 @@ def _not_a_line(repo: Path, good: str, bad: str, first: str, oldest: str) -> Usa
 
 def about_commit(repo: Path, hash_: str) -> Commit:
     """Returns message and diffstat of a commit, for a page."""
-    said = run_git(repo, "log", "-1", "--format=%H%x00%an%x00%aI%x00%P%x00%B", hash_, "--")
-    found, author, date, parents, message = said.decode(errors="replace").split("\0", 4)
+    log = run_git(repo, "log", "-1", "--format=%H%x00%an%x00%aI%x00%P%x00%B", hash_, "--")
+    commit_hash, author, date, parents, message = log.decode(errors="replace").split("\0", 4)
     stat = run_git(repo, "show", "--stat=100", "--format=", "--first-parent", hash_, "--")
     lines = stat.decode(errors="replace").rstrip().splitlines()
     if len(lines) > MOST_PATHS:
         lines = [*lines[:MOST_PATHS], " …", lines[-1]]
-    return Commit(found, author, date, message.rstrip(), "\n".join(lines), parents.split())
+    return Commit(commit_hash, author, date, message.rstrip(), "\n".join(lines), parents.split())
 
 
 def releases(specs: Sequence[str], variant_of: VariantOf) -> Range:

@@ -54,62 +54,62 @@ from pgstrata.store import Results
 PAGE = "index.html"
 
 
-def write_search(found: SearchResult) -> Path:
+def write_search(search_result: SearchResult) -> Path:
     """Writes the page into the folder of the search; returns it. Raises StoreError."""
-    out = found.search.folder
-    line = found.search.line
+    out = search_result.search.folder
+    line = search_result.search.line
     lede = (
-        f"A search over {line.n} {line.kind}s, {line.what}: {found.search.work.workload}, "
-        f"{found.search.work.step}, {len(found.state.measured)} measurements."
+        f"A search over {line.n} {line.kind}s, {line.what}: {search_result.search.work.workload}, "
+        f"{search_result.search.work.step}, {len(search_result.state.measured)} measurements."
     )
-    made = [
-        Section("answer", "Answer", _answer(found)),
-        Section("path", "The way through the history", _charts(found)),
+    sections = [
+        Section("answer", "Answer", _answer(search_result)),
+        Section("path", "The way through the history", _charts(search_result)),
     ]
-    for number, group in enumerate(_shown(found), 1):
-        made += _culprit(found, group, number, out)
-    made.append(Section("measurements", "Measurements", _tables(found)))
-    title = f"{found.search.work.step}: {line.stops[0].name} … {line.stops[-1].name}"
-    write_page(title, lede, made, out, run_count=2 * len(found.state.measured))
+    for number, group in enumerate(_shown(search_result), 1):
+        sections += _culprit(search_result, group, number, out)
+    sections.append(Section("measurements", "Measurements", _tables(search_result)))
+    title = f"{search_result.search.work.step}: {line.stops[0].name} … {line.stops[-1].name}"
+    write_page(title, lede, sections, out, run_count=2 * len(search_result.state.measured))
     return out / PAGE
 
 
-def _answer(found: SearchResult) -> list[Block]:
-    first, *rest = sentences(found)
-    effect = found.conclusion.effect
-    bad = found.conclusion.state == "found" and effect is not None and is_worse(effect)
+def _answer(search_result: SearchResult) -> list[Block]:
+    first, *rest = sentences(search_result)
+    effect = search_result.conclusion.effect
+    bad = search_result.conclusion.state == "found" and effect is not None and is_worse(effect)
     blocks: list[Block] = [Prose(first, "bad" if bad else "")]
     blocks += [Prose(text) for text in rest]
-    blocks += [Prose(note, "even") for note in found.search.line.notes]
+    blocks += [Prose(note, "even") for note in search_result.search.line.notes]
     return blocks
 
 
-def _shown(found: SearchResult) -> Sequence[Group]:
-    return found.conclusion.groups if found.conclusion.state == "found" else ()
+def _shown(search_result: SearchResult) -> Sequence[Group]:
+    return search_result.conclusion.groups if search_result.conclusion.state == "found" else ()
 
 
 # --- the way ----------------------------------------------------------------------------------
 
 
-def _charts(found: SearchResult) -> list[Block]:
-    if not found.state.measured:
+def _charts(search_result: SearchResult) -> list[Block]:
+    if not search_result.state.measured:
         return [Prose("Nothing has been measured yet.")]
-    charts: list[Block] = [_effects(found)]
-    if found.conclusion.state in ("open", "found"):
-        charts.append(_posterior(found))
+    charts: list[Block] = [_effects(search_result)]
+    if search_result.conclusion.state in ("open", "found"):
+        charts.append(_posterior(search_result))
     return charts
 
 
-def _effects(found: SearchResult) -> Chart:
-    stops, measured = found.search.line.stops, found.state.measured_by(found.by)
+def _effects(search_result: SearchResult) -> Chart:
+    stops, measured = search_result.search.line.stops, search_result.state.measured_by(search_result.by)
     data = [
         {
             "type": "scatter",
             "mode": "markers",
             "name": name,
             "x": [m.other for m in some],
-            "y": [100 * interval(outcome_of(found, m), found.by)[0] for m in some],
-            "error_y": error_bars([outcome_of(found, m) for m in some], found.by),
+            "y": [100 * interval(outcome_of(search_result, m), search_result.by)[0] for m in some],
+            "error_y": error_bars([outcome_of(search_result, m) for m in some], search_result.by),
             "text": [label(f"{stops[m.other].name} {stops[m.other].subject}".strip()) for m in some],
             "marker": {"color": color(index), "size": 8, "symbol": symbol},
             "hovertemplate": "%{x}: %{y:.2f} %<br>%{text}<extra></extra>",
@@ -120,7 +120,7 @@ def _effects(found: SearchResult) -> Chart:
         )
         if some
     ]
-    aside = sorted({one.position for one in found.state.set_aside})
+    aside = sorted({stop.position for stop in search_result.state.set_aside})
     if aside:
         data.append(
             {
@@ -134,14 +134,14 @@ def _effects(found: SearchResult) -> Chart:
                 "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
             }
         )
-    what, better = axis_words(found.by)
-    anew = "which is counted once" if found.by == "instructions" else "servers started anew"
+    what, better = axis_words(search_result.by)
+    anew = "which is counted once" if search_result.by == "instructions" else "servers started anew"
     return Chart(
         id="effects",
-        title=f"{what} of {found.search.work.step} against the good end — {better}",
+        title=f"{what} of {search_result.search.work.step} against the good end — {better}",
         data=data,
         layout={
-            **_layout(found),
+            **_layout(search_result),
             "yaxis": axis(f"change of the {what.lower()}, %", zeroline=True),
         },
         height=380,
@@ -184,8 +184,8 @@ def stretch(begin: float, end: float) -> dict[str, Any]:
     }
 
 
-def _layout(found: SearchResult) -> dict[str, Any]:
-    line = found.search.line
+def _layout(search_result: SearchResult) -> dict[str, Any]:
+    line = search_result.search.line
     title = f"{line.kind}s after the good end"
     x = axis(title, range=[-0.02 * line.n - 0.5, 1.02 * line.n + 0.5])
     if line.n <= 12:
@@ -199,12 +199,12 @@ def _layout(found: SearchResult) -> dict[str, Any]:
         "showlegend": True,
         "legend": legend_above(1.02),
         "xaxis": x,
-        "shapes": [stretch(group.first - 0.5, group.last + 0.5) for group in _shown(found)],
+        "shapes": [stretch(group.first - 0.5, group.last + 0.5) for group in _shown(search_result)],
     }
 
 
-def _posterior(found: SearchResult) -> Chart:
-    procedure = found.search.ways(found.state).procedures[found.by]
+def _posterior(search_result: SearchResult) -> Chart:
+    procedure = search_result.search.ways(search_result.state).procedures[search_result.by]
     intervals = procedure.search.knowledge().intervals
     return Chart(
         id="posterior",
@@ -213,16 +213,20 @@ def _posterior(found: SearchResult) -> Chart:
             {
                 "type": "bar",
                 "name": "probability",
-                "x": [(one.first + one.last) / 2 for one in intervals],
-                "width": [max(one.size, found.search.line.n / 150) for one in intervals],
-                "y": [100 * one.probability for one in intervals],
-                "text": [f"{one.first} … {one.last}" for one in intervals],
+                "x": [(interval.first + interval.last) / 2 for interval in intervals],
+                "width": [max(interval.size, search_result.search.line.n / 150) for interval in intervals],
+                "y": [100 * interval.probability for interval in intervals],
+                "text": [f"{interval.first} … {interval.last}" for interval in intervals],
                 "textposition": "none",
                 "marker": {"color": color(4)},
                 "hovertemplate": "%{text}: %{y:.1f} %<extra></extra>",
             }
         ],
-        layout={**_layout(found), "showlegend": False, "yaxis": axis("probability, %", range=[0, 105])},
+        layout={
+            **_layout(search_result),
+            "showlegend": False,
+            "yaxis": axis("probability, %", range=[0, 105]),
+        },
         height=260,
         how="Of at least one change in it, from all measurements together; a narrow stretch is drawn wider "
         "than it is so that it can be seen.",
@@ -232,13 +236,13 @@ def _posterior(found: SearchResult) -> Chart:
 # --- what was found ---------------------------------------------------------------------------
 
 
-def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
-    line = found.search.line
+def _culprit(search_result: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
+    line = search_result.search.line
     stop = line.stops[group.last]
     terms = [Term("Probability", shown_probability(group.probability))]
     if group.against_parent is not None:
-        terms.append(Term("Against what is before it", changed(group.against_parent, found.by)))
-    blocks: list[Block] = [Prose(named(found, group))]
+        terms.append(Term("Against what is before it", changed(group.against_parent, search_result.by)))
+    blocks: list[Block] = [Prose(named(search_result, group))]
     if line.repo is not None:
         if group.first != group.last:
             blocks.append(
@@ -264,76 +268,82 @@ def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[
     else:
         blocks.append(Facts(terms))
     title = "What was found" if number == 1 else f"What was found ({number})"
-    return [Section(f"found-{number}", title, blocks), *_moved(found, group, number, out)]
+    return [Section(f"found-{number}", title, blocks), *_moved(search_result, group, number, out)]
 
 
-def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
+def _moved(search_result: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
     """Returns sections about what moved with the rate from the stop before to this one: CPU, waits, plans,
     profiles."""
     pair = (group.first - 1, group.last)
-    measured = [m for m in found.state.measured_by(found.by) if (m.base, m.other) == pair]
+    measured = [m for m in search_result.state.measured_by(search_result.by) if (m.base, m.other) == pair]
     measured = [m for m in measured if m.why == "culprit"] or measured
     if not measured:
         return []
-    if found.by == "instructions":
-        return [_functions(found, measured[-1], number)]
+    if search_result.by == "instructions":
+        return [_functions(search_result, measured[-1], number)]
     try:
-        results = read_results(found.search.folder / RUNS, measured[-1].campaign, "base")
+        results = read_results(search_result.search.folder / RUNS, measured[-1].campaign, "base")
     except PgstrataError as error:
         return [
             Section("why", "What moved with it", [Prose(f"The runs cannot be read: {error.message}", "bad")])
         ]
     flames, trouble = draw_flames(results, read_flames(results), out)
     sections = [why(results, workload, flames, trouble) for workload in results.workloads]
-    made = [section for section in sections if section is not None]
+    moved_sections = [section for section in sections if section is not None]
     if not flames:
         reason = unavailable() or "it was switched off, or perf had nothing to record"
-        made.append(Section("no-profile", "No profile", [Prose(f"There is no profile: {reason}", "even")]))
-    return made
+        moved_sections.append(
+            Section("no-profile", "No profile", [Prose(f"There is no profile: {reason}", "even")])
+        )
+    return moved_sections
 
 
-def _functions(found: SearchResult, measured: Measurement, number: int) -> Section:
+def _functions(search_result: SearchResult, measured: Measurement, number: int) -> Section:
     """Returns the section about the functions that account for the difference in instructions."""
-    base, (other, *_) = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
-    stops = found.search.line.stops
+    base, (other, *_) = sides_of(Results(search_result.search.folder / RUNS), measured.campaign, "base")
+    stops = search_result.search.line.stops
     base, other = (
         replace(side, name=stops[place].name)
         for side, place in ((base, measured.base), (other, measured.other))
     )
-    (comparison,) = compare_counts(base, [other], steps=[found.search.work.step])
+    (comparison,) = compare_counts(base, [other], steps=[search_result.search.work.step])
     tables = [function_table(base, other, verdict) for verdict in comparison.steps]
-    return Section(f"functions-{number}", "What accounts for it", [one for one in tables if one is not None])
+    return Section(
+        f"functions-{number}", "What accounts for it", [table for table in tables if table is not None]
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------
 
 
-def _tables(found: SearchResult) -> list[Block]:
-    stops = found.search.line.stops
-    blocks: list[Block] = [_measurements(found, found.by, "measurements", "Every measurement, in its order")]
-    other = other_way(found.by)
-    if found.state.measured_by(other):
+def _tables(search_result: SearchResult) -> list[Block]:
+    stops = search_result.search.line.stops
+    blocks: list[Block] = [
+        _measurements(search_result, search_result.by, "measurements", "Every measurement, in its order")
+    ]
+    other = other_way(search_result.by)
+    if search_result.state.measured_by(other):
         title = "The ends, timed" if other == "rate" else "The ends, counted"
-        blocks.append(_measurements(found, other, "other-way", title))
-    if found.state.set_aside:
+        blocks.append(_measurements(search_result, other, "other-way", title))
+    if search_result.state.set_aside:
         blocks.append(
             Table(
                 "set-aside",
                 "What could not be measured",
                 [
                     Column("position", "Place"),
-                    Column("name", found.search.line.kind.capitalize(), align="left"),
+                    Column("name", search_result.search.line.kind.capitalize(), align="left"),
                     Column("why", "Why", align="left"),
                 ],
                 [
                     Row(
                         [
-                            Cell(one.position, str(one.position)),
-                            words(stops[one.position].name, stops[one.position].subject),
-                            words(one.why),
+                            Cell(stop.position, str(stop.position)),
+                            words(stops[stop.position].name, stops[stop.position].subject),
+                            words(stop.why),
                         ]
                     )
-                    for one in found.state.set_aside
+                    for stop in search_result.state.set_aside
                 ],
                 "No evidence for or against any of them.",
                 lead=2,
@@ -342,13 +352,13 @@ def _tables(found: SearchResult) -> list[Block]:
     return blocks
 
 
-def _measurements(found: SearchResult, by: By, name: str, title: str) -> Table:
+def _measurements(search_result: SearchResult, by: By, name: str, title: str) -> Table:
     """Returns a table of the measurements of one kind: time and instructions never share a column."""
-    stops, measured = found.search.line.stops, found.state.measured_by(by)
+    stops, measured = search_result.search.line.stops, search_result.state.measured_by(by)
     unit = measured[0].unit if measured else ""
     rows = []
     for m in measured:
-        outcome = outcome_of(found, m)
+        outcome = outcome_of(search_result, m)
         change, low, high = interval(outcome, by)
         mark: Mark = "" if low <= 0 <= high else "bad" if is_worse(outcome) else "good"
         rows.append(

@@ -74,9 +74,9 @@ def _by_functions(changes: Sequence[Touched], shares: Mapping[str, float], execu
         if (file := executed.files.get(name)) is not None:
             of_file[file] = of_file.get(file, 0.0) + share
     return [
-        sum(shares.get(name, 0.0) for name in one.names)
-        + OF_FILE * sum(of_file.get(path, 0.0) for path in one.code)
-        for one in changes
+        sum(shares.get(name, 0.0) for name in change.names)
+        + OF_FILE * sum(of_file.get(path, 0.0) for path in change.code)
+        for change in changes
     ]
 
 
@@ -84,13 +84,13 @@ def _by_kind(changes: Sequence[Touched], executed: Executed) -> list[float]:
     """Returns, by commit, the weight of the kind of its files, raised if the words of its message speak of
     speed."""
     files = frozenset(file for name, file in executed.files.items() if name in executed.shares)
-    found = []
-    for one in changes:
-        kind = max((_kind(path, one, files) for path in one.paths), default=IDLE)
-        words = set(re.findall(r"\w{4,}", one.message))
-        tells = _SPEED.search(one.message) or any(name.lower() in words for name in executed.shares)
-        found.append(kind * (WORDS if tells else 1.0))
-    return found
+    weights = []
+    for change in changes:
+        kind = max((_kind(path, change, files) for path in change.paths), default=IDLE)
+        words = set(re.findall(r"\w{4,}", change.message))
+        tells = _SPEED.search(change.message) or any(name.lower() in words for name in executed.shares)
+        weights.append(kind * (WORDS if tells else 1.0))
+    return weights
 
 
 def _kind(path: str, touched: Touched, files: frozenset[str]) -> float:

@@ -152,13 +152,13 @@ class Procedure:
     ) -> None:
         self.n, self.seen, self.smallest = n, list(seen), smallest
         self.search = Search(n, broken=set(broken), same=dict(same or {}), prior=prior)
-        for one in self.seen:
-            self._note(one)
+        for task_outcome in self.seen:
+            self._note(task_outcome)
 
-    def add(self, one: TaskOutcome) -> None:
+    def add(self, task_outcome: TaskOutcome) -> None:
         """Takes the outcome of a task. Raises ValueError for what is no measurement."""
-        self._note(one)
-        self.seen.append(one)
+        self._note(task_outcome)
+        self.seen.append(task_outcome)
 
     def set_aside(self, position: int) -> None:
         """Skips a position that does not build, or whose server does not start. Raises ValueError for an
@@ -167,9 +167,9 @@ class Procedure:
             raise ValueError("an end cannot be skipped")
         self.search.set_aside(position)
 
-    def _note(self, one: TaskOutcome) -> None:
-        if one.is_evidence:
-            self.search.add(one.other, one.outcome)
+    def _note(self, task_outcome: TaskOutcome) -> None:
+        if task_outcome.is_evidence:
+            self.search.add(task_outcome.other, task_outcome.outcome)
 
     # --- the next task ------------------------------------------------------------------------
 
@@ -182,14 +182,15 @@ class Procedure:
             return None
         if (doubted := self._doubted()) is not None:
             return Task(0, doubted, "doubt")
-        if not self.search.found():
+        if not self.search.is_found():
             position = self.search.next_position(self.expected_error)
             return None if position is None else Task(0, position, "search")
         for group in self._groups():
             # Also where that is the good end, against which everything was measured: now for its profile.
             task = Task(group.first - 1, group.last, "culprit")
             if not any(
-                (one.base, one.other) == (task.base, task.other) and one.is_profile for one in self.seen
+                (task_outcome.base, task_outcome.other) == (task.base, task.other) and task_outcome.is_profile
+                for task_outcome in self.seen
             ):
                 return task
         return None
@@ -197,7 +198,11 @@ class Procedure:
     @property
     def expected_error(self) -> float:
         """Of the next measurement: what the others had."""
-        return median(one.outcome.error for one in self.seen) if self.seen else BUILD_ERROR["rate"]
+        return (
+            median(task_outcome.outcome.error for task_outcome in self.seen)
+            if self.seen
+            else BUILD_ERROR["rate"]
+        )
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -207,9 +212,9 @@ class Procedure:
         visible = math.inf if effect is None else (PROOF + 1.28) * effect.error
         if state != "open" or effect is None:
             return Conclusion("ends" if state == "ends" else "none", effect, visible)
-        found = self.search.found() and self._doubted() is None
+        is_found = self.search.is_found() and self._doubted() is None
         several = self.search.knowledge().several
-        return Conclusion("found" if found else "open", effect, visible, self._groups(), several)
+        return Conclusion("found" if is_found else "open", effect, visible, self._groups(), several)
 
     @property
     def ends_are_the_same(self) -> bool:
@@ -221,11 +226,15 @@ class Procedure:
         """The bad end against the good one, all measurements together; None where there are none."""
         if self.ends_are_the_same:
             return SAME
-        ends = [one.outcome for one in self._of_ends()]
+        ends = [task_outcome.outcome for task_outcome in self._of_ends()]
         return pooled(ends) if ends else None
 
     def _of_ends(self) -> list[TaskOutcome]:
-        return [one for one in self.seen if one.is_evidence and one.other == self.n]
+        return [
+            task_outcome
+            for task_outcome in self.seen
+            if task_outcome.is_evidence and task_outcome.other == self.n
+        ]
 
     @property
     def times_of_ends(self) -> int:
@@ -237,7 +246,7 @@ class Procedure:
         """What is known of the ends: not enough, no difference, or one whose commit is looked for."""
         if self.ends_are_the_same:
             return "none"
-        if any((one.base, one.other) != (0, self.n) for one in self.seen):
+        if any((task_outcome.base, task_outcome.other) != (0, self.n) for task_outcome in self.seen):
             return "open"  # it was proven once; measuring the end again in the search does not end it
         effect = self.effect
         if effect is None or self.times_of_ends < LEAST_ENDS:
@@ -260,33 +269,37 @@ class Procedure:
         ]
 
     def _against_parent(self, base: int, other: int) -> Outcome | None:
-        outcomes = [one.outcome for one in self.seen if (one.base, one.other) == (base, other)]
+        outcomes = [
+            task_outcome.outcome
+            for task_outcome in self.seen
+            if (task_outcome.base, task_outcome.other) == (base, other)
+        ]
         return pooled(outcomes) if outcomes else None
 
-    def _contradicts(self, found: Outcome, effect: Outcome) -> bool:
+    def _contradicts(self, outcome: Outcome, effect: Outcome) -> bool:
         """Returns whether neighbours differ by something else than the change that is suspected between them.
 
         One change is all of the difference of the ends. What each of several is, these do not tell: then only
         neighbours that do not differ at all contradict."""
         if self.search.knowledge().several > 0.5:
-            return abs(found.log_ratio) < 2 * found.error
-        return abs(found.log_ratio - effect.log_ratio) > PROOF * math.hypot(found.error, effect.error)
+            return abs(outcome.log_ratio) < 2 * outcome.error
+        return abs(outcome.log_ratio - effect.log_ratio) > PROOF * math.hypot(outcome.error, effect.error)
 
     def _doubted(self) -> int | None:
         """Returns a position to be measured again because neighbours differ by something else than they
         should; None if there is none."""
         effect = self.effect
         doubts = 0
-        for place, one in enumerate(self.seen):
-            if one.base == 0 or effect is None:
+        for place, task_outcome in enumerate(self.seen):
+            if task_outcome.base == 0 or effect is None:
                 continue
-            if not self._contradicts(one.outcome, effect):
+            if not self._contradicts(task_outcome.outcome, effect):
                 continue
             doubts += 1
             if doubts > MOST_DOUBTS:
                 break
             after = {later.other for later in self.seen[place + 1 :] if later.base == 0}
-            for position in (one.base, one.other):
+            for position in (task_outcome.base, task_outcome.other):
                 if position not in after and position > 0 and position not in self.search.broken:
                     return position
         return None

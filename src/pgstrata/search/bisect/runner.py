@@ -46,11 +46,11 @@ def judge_head(
             return "broken", error.message
         name = f"{work.step}-{first[:10]}-{head[:10]}"
         try:
-            found = TwoServers(work, base, other, name, folder / RUNS).measure(console)
+            measured = TwoServers(work, base, other, name, folder / RUNS).measure(console)
         except OtherFailedError as error:
             return "broken", error.message
-    one, two = (Side(run.variant, (run,)) for run in found.runs)
-    (comparison,) = compare_all(one, [two], criterion=Criterion(work.margin), steps=[work.step])
+    base_side, two = (Side(run.variant, (run,)) for run in measured.runs)
+    (comparison,) = compare_all(base_side, [two], criterion=Criterion(work.margin), steps=[work.step])
     verdict = comparison.steps[0].verdict
     text = f"{head[:10]} at {work.step}: {verdict.ratio - 1:+.1%}, {verdict.reason}".replace("%", " %")
     return verdict.word, text

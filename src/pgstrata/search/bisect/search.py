@@ -116,7 +116,7 @@ class Knowledge:
         for held in self.placed:
             new = self._fewest(held, level)
             if sets and self.several <= SURE and new[0].first <= sets[-1][-1].last + 1:
-                both = {one.first: one for one in (*sets[-1], *new)}
+                both = {interval.first: interval for interval in (*sets[-1], *new)}
                 sets[-1] = [both[first] for first in sorted(both)]
             else:
                 sets.append(new)
@@ -128,10 +128,10 @@ class Knowledge:
         densest = sorted(
             zip(held, self.intervals, strict=True), key=lambda pair: pair[0] / pair[1].size, reverse=True
         )
-        for probability, one in densest:
+        for probability, interval in densest:
             if together >= level:
                 break
-            chosen.append(one)
+            chosen.append(interval)
             together += probability
         return sorted(chosen, key=lambda i: i.first)
 
@@ -244,12 +244,12 @@ class Search:
                 return min(inside, key=lambda p: abs(p - likeliest + 0.5))
         return None
 
-    def found(self, level: float = 0.95) -> bool:
+    def is_found(self, level: float = 0.95) -> bool:
         """Returns whether each change is down to a single commit, or to commits that cannot be told apart
         because only the last of them can be measured."""
         return all(
-            all(position in self.broken for position in range(one[0].first, one[-1].last))
-            for one in self.knowledge().credible(level)
+            all(position in self.broken for position in range(intervals[0].first, intervals[-1].last))
+            for intervals in self.knowledge().credible(level)
         )
 
     def _weights(self) -> Floats:
@@ -263,9 +263,9 @@ class Search:
     def _density(self, known: Knowledge) -> Floats:
         """Returns, by position, the probability that its commit made the change, were there one change."""
         density = self._weights()
-        for one in known.intervals:
-            inside = density[one.first : one.last + 1]
-            inside *= one.alone / max(inside.sum(), LEAST_SHARE)
+        for interval in known.intervals:
+            inside = density[interval.first : interval.last + 1]
+            inside *= interval.alone / max(inside.sum(), LEAST_SHARE)
         return density
 
     def _cumulated(self, known: Knowledge) -> Floats:
@@ -282,7 +282,7 @@ class Search:
         half = int(np.searchsorted(cumulated, 0.5))
         wanted = {half, *(int(np.searchsorted(cumulated, q)) for q in np.linspace(0.1, 0.9, 17))}
         wanted |= {position - 1 for position in wanted}  # a likely commit is between two positions
-        wanted |= {(one.first + one.last) // 2 for one in known.intervals}
+        wanted |= {(interval.first + interval.last) // 2 for interval in known.intervals}
         for position in self.broken:
             wanted |= {position + step for step in (-13, -8, -5, -3, -2, -1, 1, 2, 3, 5, 8, 13)}
         for position in wanted:
@@ -293,22 +293,24 @@ class Search:
         """Returns, with several changes, the middle of the interval that holds most of the uncertainty, else
         a position that separates the intervals in which a change may be. None if there is neither."""
         open_ = sorted(
-            (one for one in known.intervals if one.size > 1),
-            key=lambda one: one.probability * math.log2(one.size),
+            (interval for interval in known.intervals if interval.size > 1),
+            key=lambda interval: interval.probability * math.log2(interval.size),
             reverse=True,
         )
-        for one in open_:
-            if one.probability < 0.05:
+        for interval in open_:
+            if interval.probability < 0.05:
                 break
-            inside = [p for p in range(one.first, one.last) if self._is_open(p)]
+            inside = [p for p in range(interval.first, interval.last) if self._is_open(p)]
             if inside:
-                before = np.cumsum(self._weights()[one.first : one.last + 1])
+                before = np.cumsum(self._weights()[interval.first : interval.last + 1])
                 if not before[-1]:
                     continue
                 off = np.abs(before / before[-1] - 0.5)
-                return max(inside, key=lambda p: self._buildable(p) * (1 - off[p - one.first]))
+                return max(inside, key=lambda p: self._buildable(p) * (1 - off[p - interval.first]))
         for credible in known.credible():
-            between = [one.last for one in credible[:-1] if len(self.outcomes[one.last]) < MOST_AGAIN]
+            between = [
+                interval.last for interval in credible[:-1] if len(self.outcomes[interval.last]) < MOST_AGAIN
+            ]
             if between:
                 return between[len(between) // 2]
         return None

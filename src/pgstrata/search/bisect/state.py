@@ -114,9 +114,9 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
             return Procedure(
                 len(self.line) - 1,
                 seen,
-                [one.position for one in self.set_aside],
+                [set_aside.position for set_aside in self.set_aside],
                 smallest=smallest,
-                same={one.position: one.other for one in self.same},
+                same={same_code.position: same_code.other for same_code in self.same},
                 prior=self.prior,
             )
         except ValueError as error:

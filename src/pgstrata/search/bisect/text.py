@@ -44,23 +44,23 @@ def is_worse(outcome: Outcome) -> bool:
     return outcome.log_ratio < 0
 
 
-def outcome_of(found: SearchResult, measurement: Measurement) -> Outcome:
+def outcome_of(search_result: SearchResult, measurement: Measurement) -> Outcome:
     """Returns the outcome of a measurement, with the part of its error that stays with a start of the
     servers."""
     m = measurement
-    return TaskOutcome(m.base, m.other, m.log_ratio, m.error, found.state.by_of(m)).outcome
+    return TaskOutcome(m.base, m.other, m.log_ratio, m.error, search_result.state.by_of(m)).outcome
 
 
-def headline(found: SearchResult) -> str:
+def headline(search_result: SearchResult) -> str:
     """Returns the answer in a sentence."""
-    line, known = found.search.line, found.conclusion
-    step = found.search.work.step
+    line, known = search_result.search.line, search_result.conclusion
+    step = search_result.search.work.step
     ends = f"{line.stops[-1].name} against {line.stops[0].name} at {step}"
     if known.effect is None:
         return f"Nothing is known yet of {ends}."
-    if found.is_same:
+    if search_result.is_same:
         return f"{ends} executes the same code: nothing was measured."
-    effect = _effect(known.effect, found)
+    effect = _effect(known.effect, search_result)
     if known.state in ("ends", "none"):
         seen = f"one of {math.expm1(known.visible):.1%} would have been found in 9 of 10 cases".replace(
             "%", " %"
@@ -68,29 +68,29 @@ def headline(found: SearchResult) -> str:
         word = "No difference is proven" if known.state == "none" else "No difference is proven so far"
         return f"{word}: {ends} {effect}; {seen}."
     if known.state == "open":
-        return f"{ends} {effect}; {_suspected(found)}."
+        return f"{ends} {effect}; {_suspected(search_result)}."
     if len(known.groups) > 1:
         return f"{ends} {effect}, by {len(known.groups)} changes."
-    return f"{ends} {effect}, since {named(found, known.groups[0])}."
+    return f"{ends} {effect}, since {named(search_result, known.groups[0])}."
 
 
-def _effect(effect: Outcome, found: SearchResult) -> str:
+def _effect(effect: Outcome, search_result: SearchResult) -> str:
     """Returns how the bad end differs, and whether the other measure contradicts it."""
-    text = f"{_verb(found.by)} {changed(effect, found.by)}"
-    if found.against is None:
+    text = f"{_verb(search_result.by)} {changed(effect, search_result.by)}"
+    if search_result.against is None:
         return text
-    other = other_way(found.by)
-    return f"{text}, though it {_verb(other)} {changed(found.against, other)}"
+    other = other_way(search_result.by)
+    return f"{text}, though it {_verb(other)} {changed(search_result.against, other)}"
 
 
 def _verb(by: By) -> str:
     return "has" if by == "instructions" else "is"
 
 
-def _suspected(found: SearchResult) -> str:
+def _suspected(search_result: SearchResult) -> str:
     """Returns how many changes there are during a search, and where each of them may be."""
-    line, known = found.search.line, found.conclusion
-    places = [named(found, group) for group in known.groups]
+    line, known = search_result.search.line, search_result.conclusion
+    places = [named(search_result, group) for group in known.groups]
     if len(places) == 1:
         (group,) = known.groups
         if group.first == group.last:
@@ -100,65 +100,70 @@ def _suspected(found: SearchResult) -> str:
     return f"{len(places)} changes are suspected, each with 95 % probability in: {each}"
 
 
-def named(found: SearchResult, group: Group) -> str:
+def named(answer: SearchResult, group: Group) -> str:
     """Returns the name of a group: its one stop, or its ends."""
-    stops = found.search.line.stops
+    stops = answer.search.line.stops
     last = stops[group.last]
     if group.first == group.last:
         return f"{last.name} ({last.subject})" if last.subject else last.name
-    between = ", of which only the last can be measured" if found.conclusion.state == "found" else ""
-    return f"one of {group.size} {found.search.line.kind}s, {stops[group.first].name} … {last.name}{between}"
+    between = ", of which only the last can be measured" if answer.conclusion.state == "found" else ""
+    return f"one of {group.size} {answer.search.line.kind}s, {stops[group.first].name} … {last.name}{between}"
 
 
-def sentences(found: SearchResult) -> list[str]:
+def sentences(search_result: SearchResult) -> list[str]:
     """Returns the answer, its evidence, missing parts, and the next step."""
-    line, known = found.search.line, found.conclusion
-    lines = [headline(found), *_other_way(found), *_cpu(found), *_unable(found)]
+    line, known = search_result.search.line, search_result.conclusion
+    lines = [
+        headline(search_result),
+        *_other_way(search_result),
+        *_cpu(search_result),
+        *_unable(search_result),
+    ]
     for group in known.groups if known.state == "found" else []:
         stop = line.stops[group.last]
-        text = f"{named(found, group)}: probability {shown_probability(group.probability)}"
+        text = f"{named(search_result, group)}: probability {shown_probability(group.probability)}"
         if group.first == group.last and stop.author:
             text += f", {stop.author}, {stop.date[:10]}"
         if group.against_parent is not None:
-            text += f"; against what is before it {changed(group.against_parent, found.by)}"
+            text += f"; against what is before it {changed(group.against_parent, search_result.by)}"
         pair = (group.first - 1, group.last)
-        plans = [plan for m in found.state.measured if (m.base, m.other) == pair for plan in m.plans]
+        plans = [plan for m in search_result.state.measured if (m.base, m.other) == pair for plan in m.plans]
         text += "".join(f"; {plan}" for plan in dict.fromkeys(plans))
         lines.append(text)
-    if aside := len(found.state.set_aside):
+    if aside := len(search_result.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
         lines.append(f"{many or f'1 {line.kind} could not be measured and is'} no evidence.")
-    if same := len(found.state.same):
+    if same := len(search_result.state.same):
         many = f"{same} commits execute" if same > 1 else "1 commit executes"
         lines.append(f"{many} the same code as a server that was built before: not measured.")
-    lines += _beside(found.state)
-    if found.goes_on:
+    lines += _beside(search_result.state)
+    if search_result.goes_on:
         lines.append("The search is not at its end: this page is written again after each measurement.")
-    elif found.stopped:
-        lines.append(f"Stopped {found.stopped}; the same command goes on.")
+    elif search_result.stopped:
+        lines.append(f"Stopped {search_result.stopped}; the same command goes on.")
     elif known.state == "open":
         lines.append("More measurements would not tell them apart; longer ones (--seconds) may.")
     return lines
 
 
-def _other_way(found: SearchResult) -> list[str]:
+def _other_way(search_result: SearchResult) -> list[str]:
     """Returns a sentence on how the other measure judges the ends, if the first sentence does not already say
     that."""
-    if found.state.one_way:
-        return [f"The ends are measured one way only: {found.state.one_way}."]
-    by = other_way(found.by)
-    effect = found.search.ways(found.state).procedures[by].effect
-    if effect is None or found.against is not None or found.is_same:
+    if search_result.state.one_way:
+        return [f"The ends are measured one way only: {search_result.state.one_way}."]
+    by = other_way(search_result.by)
+    effect = search_result.search.ways(search_result.state).procedures[by].effect
+    if effect is None or search_result.against is not None or search_result.is_same:
         return []
     what = "Counted" if by == "instructions" else "Timed"
     return [f"{what}, the bad end {_verb(by)} {changed(effect, by)}."]
 
 
-def _cpu(found: SearchResult) -> list[str]:
+def _cpu(search_result: SearchResult) -> list[str]:
     """Returns a line with the CPU per operation of the ends, which load hardly touches: a third measure
     beside both."""
-    ends = (0, found.search.line.n)
-    known = [m.cpu for m in found.state.measured if (m.base, m.other) == ends and m.cpu is not None]
+    ends = (0, search_result.search.line.n)
+    known = [m.cpu for m in search_result.state.measured if (m.base, m.other) == ends and m.cpu is not None]
     if not known:
         return []
     more = sorted(100 * math.expm1(-cpu) for cpu in known)
@@ -166,16 +171,16 @@ def _cpu(found: SearchResult) -> list[str]:
     return [f"CPU per operation, which load hardly touches: {median(more):+.1f} %{spread}."]
 
 
-def _unable(found: SearchResult) -> list[str]:
+def _unable(search_result: SearchResult) -> list[str]:
     """Returns a line saying that this machine cannot tell by the rate, and which options can; empty where it
     can."""
-    known = found.conclusion
-    if found.by != "rate" or known.effect is None or known.state not in ("ends", "none", "open"):
+    known = search_result.conclusion
+    if search_result.by != "rate" or known.effect is None or known.state not in ("ends", "none", "open"):
         return []
     half = NORMAL_95 * known.effect.error
-    if half < found.search.least("rate") and known.state != "open":
+    if half < search_result.search.least("rate") and known.state != "open":
         return []
-    if known.state == "ends" or (known.state == "open" and found.stopped):
+    if known.state == "ends" or (known.state == "open" and search_result.stopped):
         return []
     return [
         f"This machine cannot tell by the rate: comparisons of the same servers leave ± {half * 100:.1f} %. "
@@ -189,8 +194,8 @@ def _beside(state: State) -> list[str]:
     timed = state.measured_by("rate")
     if again := len(state.disturbed):
         many = f"{again} measurements are" if again > 1 else "1 measurement is"
-        made = "they were" if again > 1 else "it was"
-        lines.append(f"{many} no evidence: others used the CPUs meanwhile, and {made} made again.")
+        subject = "they were" if again > 1 else "it was"
+        lines.append(f"{many} no evidence: others used the CPUs meanwhile, and {subject} made again.")
     if disturbed := [m for m in timed if m.disturbed]:
         most = max(m.others for m in disturbed)
         lines.append(
@@ -205,17 +210,17 @@ def shown_probability(value: float) -> str:
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
-def record(found: SearchResult) -> Json:
+def record(search_result: SearchResult) -> Json:
     """Returns the whole result as JSON. Ratios are other ÷ good end, of rates or instructions per
     operation."""
-    known, line, other = found.conclusion, found.search.line, other_way(found.by)
+    known, line, other = search_result.conclusion, search_result.search.line, other_way(search_result.by)
 
     def stop(position: int) -> Json:
-        one = line.stops[position]
-        facts = {"subject": one.subject, "author": one.author, "date": one.date}
-        return {"position": position, "id": one.id, **{key: value for key, value in facts.items() if value}}
+        place = line.stops[position]
+        facts = {"subject": place.subject, "author": place.author, "date": place.date}
+        return {"position": position, "id": place.id, **{key: value for key, value in facts.items() if value}}
 
-    def ratio(outcome: Outcome | None, by: By = found.by) -> Json | None:
+    def ratio(outcome: Outcome | None, by: By = search_result.by) -> Json | None:
         if outcome is None:
             return None
         change, low, high = interval(outcome, by)
@@ -229,15 +234,15 @@ def record(found: SearchResult) -> Json:
 
     return {
         "state": known.state,
-        "answer": headline(found),
+        "answer": headline(search_result),
         "kind": line.kind,
-        "step": found.search.work.step,
-        "by": found.by,
+        "step": search_result.search.work.step,
+        "by": search_result.by,
         "good": stop(0),
         "bad": stop(line.n),
         "effect": ratio(known.effect),
-        "other_way": ratio(found.search.ways(found.state).procedures[other].effect, other),
-        "disagrees": found.against is not None,
+        "other_way": ratio(search_result.search.ways(search_result.state).procedures[other].effect, other),
+        "disagrees": search_result.against is not None,
         "visible": math.expm1(known.visible) if math.isfinite(known.visible) else None,
         "several": known.several,
         "groups": [
@@ -254,8 +259,8 @@ def record(found: SearchResult) -> Json:
                 "base": stop(m.base),
                 "other": stop(m.other),
                 "why": m.why,
-                "by": found.state.by_of(m),
-                **(ratio(outcome_of(found, m), found.state.by_of(m)) or {}),
+                "by": search_result.state.by_of(m),
+                **(ratio(outcome_of(search_result, m), search_result.state.by_of(m)) or {}),
                 "seconds": m.seconds,
                 "others": m.others,
                 "cpu": math.exp(-m.cpu) if m.cpu is not None else None,
@@ -263,12 +268,17 @@ def record(found: SearchResult) -> Json:
                 "build_seconds": m.build_seconds,
                 "at": m.at,
             }
-            for m in found.state.measured
+            for m in search_result.state.measured
         ],
-        "set_aside": [{**stop(one.position), "why": one.why} for one in found.state.set_aside],
-        "same_code": [{**stop(one.position), "as": stop(one.other)} for one in found.state.same],
-        "stopped": found.stopped or None,
-        "folder": str(found.search.folder),
+        "set_aside": [
+            {**stop(set_aside.position), "why": set_aside.why} for set_aside in search_result.state.set_aside
+        ],
+        "same_code": [
+            {**stop(same_code.position), "as": stop(same_code.other)}
+            for same_code in search_result.state.same
+        ],
+        "stopped": search_result.stopped or None,
+        "folder": str(search_result.search.folder),
     }
 
 

@@ -60,10 +60,10 @@ class Ways:
 
     def disagreement(self) -> Outcome | None:
         """Returns what the other measure says of the ends, where its sign is another one."""
-        one, other = self._effect(self.leading), self._effect(other_way(self.leading))
-        if one is None or other is None or one.log_ratio * other.log_ratio >= 0:
+        effect, other = self._effect(self.leading), self._effect(other_way(self.leading))
+        if effect is None or other is None or effect.log_ratio * other.log_ratio >= 0:
             return None
-        proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (one, other))
+        proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (effect, other))
         return other if proven else None
 
     def _effect(self, by: By) -> Outcome | None:

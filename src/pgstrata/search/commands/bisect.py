@@ -206,7 +206,7 @@ def _apart(sets: Sequence[str], steps: Sequence[str]) -> tuple[str, ...]:
     """Makes a step of each of several scripts, unless they have weights or are asked for together."""
     from pgstrata.workload.core.scripts import stems
 
-    found = []
+    split_sets = []
     for set_ in sets:
         key, _, value = set_.partition("=")
         value_of_key = parse_value(value, f"--set {key}") if key.strip() == "scripts" else []
@@ -214,8 +214,8 @@ def _apart(sets: Sequence[str], steps: Sequence[str]) -> tuple[str, ...]:
         names = [script for script in scripts if isinstance(script, str) and "@" not in script]
         if 1 < len(names) == len(scripts) and stems(names) not in steps:
             set_ = f"steps=[{', '.join(f'{{scripts=[{json.dumps(name)}]}}' for name in names)}]"
-        found.append(set_)
-    return tuple(found)
+        split_sets.append(set_)
+    return tuple(split_sets)
 
 
 def variants_with(config: str, build: str | None) -> VariantOf:
@@ -279,7 +279,7 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
 
     console = progress_console()
     try:
-        found = hunt(search, console, write_search)
+        search_result = hunt(search, console, write_search)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(
@@ -289,15 +289,15 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
         if (search.folder / PAGE).exists():
             print(f"page: {(search.folder / PAGE).resolve()}", file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    page = write_search(found)
+    page = write_search(search_result)
     if form is TextOrJson.json:
-        print_json(record(found))
+        print_json(record(search_result))
     else:
         print()
-        for text in sentences(found):
+        for text in sentences(search_result):
             print(text)
     print(f"page: {page.resolve()}", file=sys.stderr if form is TextOrJson.json else sys.stdout)
-    return 0 if found.conclusion.state == "found" else 3
+    return 0 if search_result.conclusion.state == "found" else 3
 
 
 def _show_plan(search: SearchSettings) -> None:

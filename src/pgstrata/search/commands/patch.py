@@ -81,7 +81,7 @@ def patch(
     ] = False,
     format: Annotated[MailFormat, typer.Option("--format", help="How to print.")] = MailFormat.text,
 ) -> None:
-    """What a patch does to the speed: base and patched server measured in turns until it is known.
+    """Measure how a patch changes the speed: base and patched server take turns until it is known.
 
     Of several patches each is measured against the one before it, and the last against the base. The table is
     made to be pasted into a mail; the page of each comparison has profiles and everything else.
@@ -131,8 +131,8 @@ def patch(
         comparisons_of(series, work, folder, by=by)
         for member in series.members:
             print(f"build {member.name}: {member.what}")
-        for one, other in pairs_of(series):
-            print(f"compare {other.name} against {one.name}")
+        for parent, other in pairs_of(series):
+            print(f"compare {other.name} against {parent.name}")
         return
     console = progress_console()
     for note in series.notes:
@@ -159,9 +159,16 @@ def patch(
         print(mail.text(outcome, markdown=format is MailFormat.markdown), end="")
     for page in pages:
         print(f"page: {page.resolve()}", file=sys.stderr)
-    words = {ratio.word for one in outcome.compared for ratio in one.ratios("rate").values()}
-    words |= {ratio.word for one in outcome.compared for ratio in one.ratios("instructions").values()}
-    words |= {s.verdict.word for one in outcome.compared if one.comparison for s in one.comparison.steps}
+    words = {ratio.word for compared in outcome.compared for ratio in compared.ratios("rate").values()}
+    words |= {
+        ratio.word for compared in outcome.compared for ratio in compared.ratios("instructions").values()
+    }
+    words |= {
+        s.verdict.word
+        for compared in outcome.compared
+        if compared.comparison
+        for s in compared.comparison.steps
+    }
     unclear = "unclear" in words or not words or bool(outcome.contradictions)
     raise typer.Exit(1 if words & {"slower", "more"} else 3 if unclear else 0)
 

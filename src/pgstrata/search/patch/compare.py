@@ -77,23 +77,23 @@ class MeasuredSeries:
     def contradictions(self) -> list[str]:
         """A sentence for each step whose parts multiply to something else than its whole."""
         *parts, whole = self.compared
-        said = []
+        sentences = []
         for by, margin in MARGINS.items():
             margin = margin or self.work.margin
             for step, all_together in whole.ratios(by).items() if whole.whole else ():
                 ratios = [part.ratios(by).get(step) for part in parts]
                 known = [ratio for ratio in ratios if ratio is not None]
                 if len(known) == len(parts) and contradicts(known, all_together, margin, by):
-                    said.append(sentence(step, known, all_together, by))
-        return said
+                    sentences.append(sentence(step, known, all_together, by))
+        return sentences
 
 
 def pairs_of(series: Series) -> list[tuple[Member, Member]]:
     """Returns the pairs that are compared: neighbours, then, if there are several, the base with the last
     member."""
     members = list(series.members)
-    found = list(pairwise(members))
-    return [*found, (members[0], members[-1])] if len(found) > 1 else found
+    pairs = list(pairwise(members))
+    return [*pairs, (members[0], members[-1])] if len(pairs) > 1 else pairs
 
 
 def compare_series(
@@ -119,7 +119,7 @@ def compare_series(
     with ResultsLock(folder), Interrupts(say) as interrupts:
         for member in series.members:
             build_server(work, member.variant, say, interrupts.check)
-        found = []
+        compared = []
         for number, two in enumerate(asked):
             counts = None
             interrupts.check()
@@ -128,8 +128,8 @@ def compare_series(
             if by != "rate":
                 interrupts.check()
                 counts = compare_two(two, counted_margin, console)
-            found.append(_judged(two, counts, by, whole=len(asked) > 1 and number == len(asked) - 1))
-    return MeasuredSeries(series, work, folder, tuple(found), by)
+            compared.append(_judged(two, counts, by, whole=len(asked) > 1 and number == len(asked) - 1))
+    return MeasuredSeries(series, work, folder, tuple(compared), by)
 
 
 def comparisons_of(

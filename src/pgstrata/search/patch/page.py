@@ -29,10 +29,10 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     """Writes the report of each comparison, with flame graphs against the member before, and returns the
     pages. Raises StoreError."""
     pages = []
-    for one in outcome.compared:
-        base, title = one.base, one.title
-        out = outcome.folder / f"{slug(one.campaign)}.report"
-        pages.append(write_report(outcome.folder / RUNS, one.campaign, base, out=out, title=title).html)
+    for compared in outcome.compared:
+        base, title = compared.base, compared.title
+        out = outcome.folder / f"{slug(compared.campaign)}.report"
+        pages.append(write_report(outcome.folder / RUNS, compared.campaign, base, out=out, title=title).html)
     return pages
 
 
@@ -43,19 +43,25 @@ def record(outcome: MeasuredSeries) -> Json:
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],
         "comparisons": [
             {
-                **(one.comparison.record() if one.comparison is not None else {}),
-                "base": one.base,
-                "other": one.other,
-                **({"counts": one.counts.record()} if one.counts is not None else {}),
-                "cpu": {step: {"base": a, "other": b} for step, (a, b) in _cpu(one).items()},
-                "whole": one.whole,
+                **(compared.comparison.record() if compared.comparison is not None else {}),
+                "base": compared.base,
+                "other": compared.other,
+                **({"counts": compared.counts.record()} if compared.counts is not None else {}),
+                "cpu": {step: {"base": a, "other": b} for step, (a, b) in _cpu(compared).items()},
+                "whole": compared.whole,
                 "functions": [
-                    {"step": step, "role": role, "function": m.function, "before": m.own_base, "after": m.own}
-                    for step, role, _, functions in _functions(outcome, one)
+                    {
+                        "step": step,
+                        "role": role,
+                        "function": m.function,
+                        "before": m.own_base,
+                        "after": m.own_share,
+                    }
+                    for step, role, _, functions in _functions(outcome, compared)
                     for m in functions
                 ],
             }
-            for one in outcome.compared
+            for compared in outcome.compared
         ],
         "contradictions": outcome.contradictions,
         "folder": str(outcome.folder),
@@ -66,50 +72,54 @@ def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """Returns the series as text: the members and how they were compared, a table for each comparison, and
     the functions that moved."""
     lines = [*_head(outcome), ""]
-    said = outcome.contradictions
-    lines += [*(f"**{one}**" if markdown else one for one in said), ""] if said else []
-    for one in outcome.compared:
-        lines += [*_timed(one, markdown), *_counted(outcome, one, markdown)]
-        more = [*_cpu_lines(one), *_moved_lines(outcome, one)]
+    contradictions = outcome.contradictions
+    lines += (
+        [*(f"**{sentence}**" if markdown else sentence for sentence in contradictions), ""]
+        if contradictions
+        else []
+    )
+    for compared in outcome.compared:
+        lines += [*_timed(compared, markdown), *_counted(outcome, compared, markdown)]
+        more = [*_cpu_lines(compared), *_moved_lines(outcome, compared)]
         lines += ["", *(f"- {line}" if markdown else line for line in more)] if more else []
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _timed(one: Compared, markdown: bool) -> list[str]:
-    if one.comparison is None:
+def _timed(compared: Compared, markdown: bool) -> list[str]:
+    if compared.comparison is None:
         return []
-    beside = disturbed_steps([one.comparison]) or load_beside(one.runs)
+    beside = disturbed_steps([compared.comparison]) or load_beside(compared.runs)
     lines = [beside, ""] * bool(beside)
     if markdown:
-        return lines + verdicts.markdown([one.comparison]).rstrip("\n").splitlines()
-    columns, cells = verdicts.rows(one.comparison)
-    return [*lines, one.title, *_aligned(columns, cells), *verdicts.notes(one.comparison)]
+        return lines + verdicts.markdown([compared.comparison]).rstrip("\n").splitlines()
+    columns, cells = verdicts.rows(compared.comparison)
+    return [*lines, compared.title, *_aligned(columns, cells), *verdicts.notes(compared.comparison)]
 
 
-def _counted(outcome: MeasuredSeries, one: Compared, markdown: bool) -> list[str]:
-    if one.counts is None:
+def _counted(outcome: MeasuredSeries, compared: Compared, markdown: bool) -> list[str]:
+    if compared.counts is None:
         return []
-    apart = [""] if one.comparison is not None else []
+    apart = [""] if compared.comparison is not None else []
     if markdown:
-        return [*apart, *counts.markdown([one.counts]).rstrip("\n").splitlines()]
-    base, others = sides_of(Results(outcome.folder / RUNS), one.campaign, one.base)
-    return [*apart, *counts.text(base, others, [one.counts], _aligned)]
+        return [*apart, *counts.markdown([compared.counts]).rstrip("\n").splitlines()]
+    base, others = sides_of(Results(outcome.folder / RUNS), compared.campaign, compared.base)
+    return [*apart, *counts.text(base, others, [compared.counts], _aligned)]
 
 
-def _cpu(one: Compared) -> dict[str, tuple[float, float]]:
+def _cpu(compared: Compared) -> dict[str, tuple[float, float]]:
     """Returns the CPU of the connections per operation in µs, of both sides by step."""
     by_side: dict[str, dict[str, float]] = {}
-    for run in one.runs:
+    for run in compared.runs:
         for record in run.steps if run.record.counted is None else ():
             if record.measured and (cpu := connection_cpu(record)) is not None:
                 by_side.setdefault(run.variant, {})[record.name] = cpu
-    base, other = (by_side.get(label, {}) for label in (one.base, one.other))
+    base, other = (by_side.get(label, {}) for label in (compared.base, compared.other))
     return {step: (base[step], other[step]) for step in base if step in other and base[step]}
 
 
-def _cpu_lines(one: Compared) -> Iterator[str]:
-    if one.comparison is not None and (costs := _cpu(one)):
+def _cpu_lines(compared: Compared) -> Iterator[str]:
+    if compared.comparison is not None and (costs := _cpu(compared)):
         each = ", ".join(f"{step} {b / a:.3f} ({a:.3g} → {b:.3g} µs)" for step, (a, b) in costs.items())
         yield f"CPU per operation, which load hardly touches, against the base: {each}"
 
@@ -122,7 +132,7 @@ def _head(outcome: MeasuredSeries) -> list[str]:
         # A file of a patch is named like its member.
         name = "" if member.what.startswith(member.name) else f"{member.name}: "
         lines.append(f"{number}. {name}{member.what}")
-    run = next((run for one in outcome.compared for run in one.runs), None)
+    run = next((run for compared in outcome.compared for run in compared.runs), None)
     if run is not None:
         host, server = run.record.host, run.record.server
         flags = server.built.cflags if server.built is not None else ""
@@ -139,28 +149,29 @@ def _head(outcome: MeasuredSeries) -> list[str]:
 
 
 def _functions(
-    outcome: MeasuredSeries, one: Compared
+    outcome: MeasuredSeries, compared: Compared
 ) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
     """Yields step, role, samples of both sides and the functions that moved between their profiles; nothing
     without profiles."""
-    if one.comparison is None:
+    if compared.comparison is None:
         return
-    results = read_results(outcome.folder / RUNS, one.campaign, one.base)
+    results = read_results(outcome.folder / RUNS, compared.campaign, compared.base)
     for (_, step, role), flames in read_flames(results).items():
-        base, other = flames.get(one.base), flames.get(one.other)
+        base, other = flames.get(compared.base), flames.get(compared.other)
         if base is not None and other is not None:
-            found = moved(base.stacks, base.samples, other.stacks, other.samples)
-            yield step, role, (base.samples, other.samples), found[:FUNCTIONS]
+            functions = moved(base.stacks, base.samples, other.stacks, other.samples)
+            yield step, role, (base.samples, other.samples), functions[:FUNCTIONS]
 
 
-def _moved_lines(outcome: MeasuredSeries, one: Compared) -> Iterator[str]:
-    for step, _, samples, functions in _functions(outcome, one):
+def _moved_lines(outcome: MeasuredSeries, compared: Compared) -> Iterator[str]:
+    for step, _, samples, functions in _functions(outcome, compared):
         if not functions:
             taken = " and ".join(map(str, samples))
             yield f"profile of {step}: no function's share moved by more than chance, of {taken} samples"
             continue
         shares = ", ".join(
-            f"{m.function} {numbers.significant(100 * m.own_base)} → {numbers.significant(100 * m.own)} %"
+            f"{m.function} {numbers.significant(100 * m.own_base)} → "
+            f"{numbers.significant(100 * m.own_share)} %"
             for m in functions
         )
         yield f"profile of {step}, own share of samples: {shares}"

@@ -117,14 +117,14 @@ def check_patches(repo: Path, commit: str, files: Sequence[Path]) -> None:
 
 def _labels(names: Sequence[str]) -> list[str]:
     """Returns a label for each name, short and unlike each other; `base` is taken."""
-    found: list[str] = []
+    labels: list[str] = []
     for name in names:
         plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:60].strip("-.") or "patch"
         number = 1
-        while (label := plain if number == 1 else f"{plain}-{number}") in {*found, "base"}:
+        while (label := plain if number == 1 else f"{plain}-{number}") in {*labels, "base"}:
             number += 1
-        found.append(label)
-    return found
+        labels.append(label)
+    return labels
 
 
 __all__ = ["Member", "Series", "check_patches", "series_of"]

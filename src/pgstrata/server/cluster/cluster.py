@@ -332,15 +332,15 @@ class Cluster:
             process = self.postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
-        said = tail(self.log_file, 8)
+        log_end = tail(self.log_file, 8)
         if code != 0:
-            if "No space left on device" in said:
+            if "No space left on device" in log_end:
                 raise ServerError(
                     f"no space left for the data folder {self.data_folder.path}",
                     "make room, or name another place: data_dir in the campaign, or --data-dir",
                 )
-            cause = problem(said) or said.strip() or f"exit code {code}"
-            raise ServerError(f"initdb of {self.server.label} failed: {cause}", f"it said:\n{said}")
+            cause = problem(log_end) or log_end.strip() or f"exit code {code}"
+            raise ServerError(f"initdb of {self.server.label} failed: {cause}", f"it said:\n{log_end}")
         self.log_file.unlink()  # what follows is the server's own log
 
     def _write_conf(self) -> None:

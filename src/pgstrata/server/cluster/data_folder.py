@@ -166,9 +166,9 @@ class DataFolder:
     def hold_log(self) -> None:
         """Adds the write-ahead log of the data to the snapshot, where a server does not look for it. Raises
         ServerError."""
-        own, kept = wal_folder(self.path), wal_folder(self.snapshot)
-        assert own is not None and kept is not None
-        copy_folder(own.resolve(), kept / HELD, self._account)
+        log_folder, kept = wal_folder(self.path), wal_folder(self.snapshot)
+        assert log_folder is not None and kept is not None
+        copy_folder(log_folder.resolve(), kept / HELD, self._account)
 
     def release_log(self) -> None:
         """Gives a standby the log that was held back: the segment that it waits for last, so that all of it

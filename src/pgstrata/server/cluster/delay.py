@@ -98,7 +98,7 @@ def find_delay(text: str | None) -> Delay | None:
 def shortest_sleep(seconds: float) -> float:
     """Returns the shortest of several sleeps as it really took, in seconds, with the kernel's timers as exact
     as possible."""
-    libc, found = ctypes.CDLL(None, use_errno=True), [float("inf")]
+    libc, shortest = ctypes.CDLL(None, use_errno=True), [float("inf")]
 
     def sleep() -> None:
         # Of this thread alone, which ends.
@@ -107,14 +107,14 @@ def shortest_sleep(seconds: float) -> float:
         for _ in range(_TRIES):
             begun = time.monotonic()
             time.sleep(seconds)
-            found[0] = min(found[0], time.monotonic() - begun)
+            shortest[0] = min(shortest[0], time.monotonic() - begun)
             if time.monotonic() > until:
                 break
 
     thread = threading.Thread(target=sleep)
     thread.start()
     thread.join()
-    return found[0]
+    return shortest[0]
 
 
 def _library() -> Path:
@@ -134,24 +134,26 @@ def _library() -> Path:
         use(final)
         return made_one
     try:
-        with building(final) as made:
+        with building(final) as place:
             command = [
                 *compiler.command,
                 "-O2",
                 "-fPIC",
                 "-shared",
                 "-o",
-                str(made / "delay.so"),
+                str(place / "delay.so"),
                 str(SOURCE),
             ]
             done = subprocess.run(
                 [*command, "-ldl"], capture_output=True, text=True, errors="replace", timeout=120
             )
             if done.returncode:
-                said = (done.stderr.strip().splitlines() or ["nothing"])[0]
-                raise ServerError(f"the library that delays cannot be compiled: {compiler.text} says: {said}")
-            (made / "delay.so").chmod(0o755)
-            publish(made, final)
+                complaint = (done.stderr.strip().splitlines() or ["nothing"])[0]
+                raise ServerError(
+                    f"the library that delays cannot be compiled: {compiler.text} says: {complaint}"
+                )
+            (place / "delay.so").chmod(0o755)
+            publish(place, final)
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ServerError(

@@ -56,13 +56,13 @@ def _of_folder(bin_dir: Path) -> frozenset[str] | None:
     if (bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
         command = [str(bin_dir / "pg_config"), "--sharedir"]
         try:
-            said = probe(command)
-            share.insert(0, Path(said.stdout.strip() or share[0]))
+            answer = probe(command)
+            share.insert(0, Path(answer.stdout.strip() or share[0]))
         except (OSError, subprocess.SubprocessError):
             pass
     for folder in share:
-        if found := frozenset(path.stem for path in folder.rglob("extension/*.control")):
-            return found
+        if names := frozenset(path.stem for path in folder.rglob("extension/*.control")):
+            return names
     return None
 
 

@@ -102,12 +102,12 @@ def find(key: str, say: Callable[[str], None] = lambda text: None) -> Loaded | N
 @contextlib.contextmanager
 def held(key: str, say: Callable[[str], None]) -> Iterator[Loaded | None]:
     """Yields the kept data of a key as `find` returns it, locked so that no process removes it meanwhile."""
-    found = find(key, say)
-    if found is None:
+    loaded = find(key, say)
+    if loaded is None:
         yield None
         return
     try:
-        lock = locks.lock_folder(found.folder, shared=True)
+        lock = locks.lock_folder(loaded.folder, shared=True)
     except OSError:
         yield None  # removed in this moment
         return
@@ -135,14 +135,14 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
         final = root / key
         if final.exists() and find(key) is None:
             discard(final)
-        with building(final) as made:
-            hand_over(made, 0o755, None)  # the account of servers has to come to the folder within
-            copy_data(data, made / _DATA, server_account())
-            sync_tree(made)
-            record = msgspec.structs.replace(about, bytes=taken, listing=_listing(made / _DATA))
-            write(made / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1))
-            sync_folder(made)
-            if not publish(made, final):
+        with building(final) as place:
+            hand_over(place, 0o755, None)  # the account of servers has to come to the folder within
+            copy_data(data, place / _DATA, server_account())
+            sync_tree(place)
+            record = msgspec.structs.replace(about, bytes=taken, listing=_listing(place / _DATA))
+            write(place / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1))
+            sync_folder(place)
+            if not publish(place, final):
                 return None
         sync_folder(root)
     except OSError as error:
@@ -153,14 +153,14 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
 def kept() -> list[tuple[str, LoadedRecord | None, Path]]:
     """Returns key, record and folder of all kept data, sorted by key; the record is None if it cannot be
     read."""
-    found = []
+    entries = []
     for folder in sorted(cache_folder(FOLDER).glob("[0-9a-f]*")):
         try:
             record = json_as(read_small(folder / _RECORD).encode(), LoadedRecord)
         except (OSError, BoundError):
             record = None
-        found.append((folder.name, record, folder))
-    return found
+        entries.append((folder.name, record, folder))
+    return entries
 
 
 def begin_record(

@@ -295,8 +295,8 @@ def _lag(catalog: Catalog) -> str:
 
 
 def _lines(settings: Mapping[str, str]) -> str:
-    own = "".join(f"{name} = {quoted(value)}\n" for name, value in settings.items())
-    return f"# for replication\n{own}" if own else ""
+    text = "".join(f"{name} = {quoted(value)}\n" for name, value in settings.items())
+    return f"# for replication\n{text}" if text else ""
 
 
 class _Watch(threading.Thread):

@@ -54,7 +54,7 @@ def copy_folder(source: Path, target: Path, account: Account | None) -> None:
         raise
     if done.returncode:
         remove_folder(target)
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        complaint = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         if "No space left" in done.stderr:
             free = shutil.disk_usage(target.parent).free
             raise ServerError(
@@ -62,7 +62,7 @@ def copy_folder(source: Path, target: Path, account: Account | None) -> None:
                 f"{numbers.size(free)} are free",
                 _HINT,
             )
-        raise ServerError(f"a snapshot of {source} cannot be made: {said}", _HINT)
+        raise ServerError(f"a snapshot of {source} cannot be made: {complaint}", _HINT)
 
 
 def copy_data(source: Path, target: Path, account: Account | None) -> None:

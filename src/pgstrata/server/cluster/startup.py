@@ -54,9 +54,9 @@ class Startup:
     def _check_loader(self) -> None:
         """Raises ServerError if the loader has left out a library of LD_PRELOAD that does not exist: the
         server would be another."""
-        if said := loader_complaint(self.log, self.log_begin):
+        if complaint := loader_complaint(self.log, self.log_begin):
             raise ServerError(
-                f"the server {self.server.label} runs without a library it should have: {said}",
+                f"the server {self.server.label} runs without a library it should have: {complaint}",
                 "mend the path in `env`; the account of the server has to be able to read the file",
             )
 

@@ -140,7 +140,7 @@ LOCALES = SettingClass(
 
 CLASSES = (MANAGED, PRESET, OUTSIDE, PLACE, OTHER_SERVER, LIBRARIES, LOCALES)
 
-_CLASS_OF = {name: one for one in CLASSES for name in one.names}
+_CLASS_OF = {name: setting_class for setting_class in CLASSES for name in setting_class.names}
 
 
 def class_of(name: str) -> SettingClass | None:
@@ -166,7 +166,9 @@ def may_reach_outside(name: str) -> bool:
 
 def check_keep(names: Iterable[str]) -> None:
     """Raises UsageError for settings that cannot be kept, and for names that are left out nowhere."""
-    can = sorted(name for one in CLASSES if not one.is_fixed for name in one.names)
+    can = sorted(
+        name for setting_class in CLASSES if not setting_class.is_fixed for name in setting_class.names
+    )
     for name in names:
         chosen = class_of(name.lower())
         if chosen is not None and chosen.is_fixed:

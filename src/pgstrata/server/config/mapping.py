@@ -163,8 +163,12 @@ def _of_server(written: SettingLine, known: KnownSettings) -> MappedSetting | No
     if programs is None or not value.strip():
         return None
     if name in LOCALES.names:
-        said = programs.complaints({name: value})
-        return MappedSetting("dropped", reason=f"{LOCALES.reason} ({said[name]})") if name in said else None
+        complaints = programs.complaints({name: value})
+        return (
+            MappedSetting("dropped", reason=f"{LOCALES.reason} ({complaints[name]})")
+            if name in complaints
+            else None
+        )
     if name not in LIBRARIES.names:
         return None
     libraries = [word.strip().strip('"') for word in value.split(",")]

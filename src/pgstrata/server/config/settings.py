@@ -64,10 +64,10 @@ class BadValue(ValueError):
 
 @cache
 def _table() -> dict[str, tuple[Setting, ...]]:
-    found: dict[str, list[Setting]] = {}
+    settings: dict[str, list[Setting]] = {}
     with (Path(__file__).parent / "settings.csv").open(newline="") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row["name"], []).append(
+            settings.setdefault(row["name"], []).append(
                 Setting(
                     row["name"],
                     major_of(version_number(row["first"])),
@@ -79,7 +79,7 @@ def _table() -> dict[str, tuple[Setting, ...]]:
                     tuple(row["values"].split("|")) if row["values"] else (),
                 )
             )
-    return {name: tuple(rows) for name, rows in found.items()}
+    return {name: tuple(rows) for name, rows in settings.items()}
 
 
 def major_of(version_num: int) -> int:

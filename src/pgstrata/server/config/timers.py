@@ -49,7 +49,7 @@ def longer_timers(settings: Mapping[str, str], known: KnownSettings, turns: Turn
 
     settings: of a config that has been checked; known: of the server.
     """
-    found = {}
+    timers = {}
     for name in (*PERIODS, *TIMEOUTS):
         row = known.get(name)
         if row is None or not row.unit:
@@ -63,8 +63,8 @@ def longer_timers(settings: Mapping[str, str], known: KnownSettings, turns: Turn
             longer += (turns.variants - 1) * turns.longest * number / length
         elif length <= turns.seconds:
             continue
-        found[name] = with_unit(row, longer if row.high is None else min(longer, row.high))
-    return found
+        timers[name] = with_unit(row, longer if row.high is None else min(longer, row.high))
+    return timers
 
 
 __all__ = ["TurnLengths", "longer_timers"]

@@ -56,7 +56,7 @@ class Conninfo:
     """
 
     given: Mapping[str, str] = field(repr=False)
-    own: bool = False
+    is_ours: bool = False
     application: str = "pgstrata"
 
     @classmethod
@@ -84,7 +84,7 @@ class Conninfo:
         may not be told of it."""
         given = {"host": host, "port": str(port), "user": user, "dbname": database}
         unnamed = {} if application else {"application_name": ""}
-        return cls({**given, **unnamed}, own=True, application=application)
+        return cls({**given, **unnamed}, is_ours=True, application=application)
 
     def with_database(self, name: str | None) -> Conninfo:
         """Returns the same connection to another database, if one is named."""
@@ -124,7 +124,7 @@ class Conninfo:
 
     def check(self) -> None:
         """Raises UsageError for what libpq would keep and the driver cannot. Connects to nobody."""
-        if self.own:
+        if self.is_ours:
             return
         values, _ = self._looked_at()
         if values.get("gssencmode") == "require":
@@ -186,13 +186,13 @@ class Conninfo:
         self.check()
         wanted = make_conninfo("", **self._asked())
         try:
-            if self.own:
+            if self.is_ours:
                 return Session.connect(wanted, autocommit=True)
             hosts = self.given.get("host") or os.environ.get("PGHOST", "")
             limit = self.seconds * (1 + hosts.count(",")) + GRACE_SECONDS
             return within(limit, lambda: Session.connect(wanted, autocommit=True))
         except psycopg.Error as error:
-            if self.own:
+            if self.is_ours:
                 raise ServerError(f"cannot connect to the server: {server_said(error)}") from error
             raise refused(error, self._looked_at()[0], hosts.split(",")) from error
 
@@ -201,9 +201,9 @@ class Conninfo:
         known = {o.keyword.decode(): o for o in _known()}
         asked = {**self.given, "fallback_application_name": self.application}
         timeout = known["connect_timeout"].val
-        if "connect_timeout" not in asked and (self.own or not timeout) and "service" not in asked:
+        if "connect_timeout" not in asked and (self.is_ours or not timeout) and "service" not in asked:
             asked["connect_timeout"] = str(CONNECT_SECONDS)
-        if self.own:
+        if self.is_ours:
             for name, option in known.items():
                 elsewhere = option.val is not None and option.val != option.compiled
                 if elsewhere and name not in asked and name not in ("options", "application_name", "service"):
@@ -216,7 +216,7 @@ class Conninfo:
 
         Where several hosts, a service or the environment decide, libpq is asked by connecting.
         """
-        if self.own:
+        if self.is_ours:
             values = {**self.resolved(), **self.given}
             return Connection(
                 host=values["host"],
@@ -314,9 +314,9 @@ def _keepalives(values: Mapping[str, str]) -> Keepalives:
 def _not_understood(problem: str) -> UsageError:
     """Returns the error for libpq's complaint about a connection string, without anything that may be a part
     of a password."""
-    if found := re.match(r'invalid (?:URI query parameter|connection option): "(\w{1,40})"|'
+    if match := re.match(r'invalid (?:URI query parameter|connection option): "(\w{1,40})"|'
                          r'invalid connection option "(\w{1,40})"', problem):  # fmt: skip
-        name = found[1] or found[2]
+        name = match[1] or match[2]
         known = [o.keyword.decode() for o in _known()]
         guess = nearest(name, known)
         hint = f"did you mean `{guess}`?" if guess else "the parameters are those of libpq"

@@ -139,18 +139,18 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
         return Through(conninfo_without_secrets(through), address=through)
     name, _, named = through.partition(":")
     kind = KINDS[name]
-    found = named or shutil.which(kind.program) or shutil.which(kind.program, path=SYSTEM)
+    executable = named or shutil.which(kind.program) or shutil.which(kind.program, path=SYSTEM)
     advice = f"{kind.install}, or name it: {kind.name}:PROGRAM"
-    if not found:
+    if not executable:
         raise ServerError(f'through = "{kind.name}": the program is not there', advice)
-    program = user_path(found).absolute()
+    program = user_path(executable).absolute()
     check_reachable(program.parent, server_account(), "the pooler")
     try:
         check_executed(program, f"the pooler {program}", advice=advice)
         done = probe([program, "--version"])
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{program} does not run: {error}", advice) from error
-    version = kind.said.search(done.stdout + done.stderr)
+    version = kind.version_pattern.search(done.stdout + done.stderr)
     if not version:
         raise ServerError(f"{program} is no {kind.name}", "it does not tell its version")
     return Through(kind.name, version[1], dict(settings), program)
@@ -233,9 +233,9 @@ class Pooler:
                 ended = self.pid is None
                 if ended or time.monotonic() > until:
                     how = "ended while it started" if ended else f"lets nobody in: {error.message}"
-                    said = tail(self._log, 8, begin)
+                    log_end = tail(self._log, 8, begin)
                     self.stop()
-                    raise ServerError(f"{self._kind.name} {how}", f"it said:\n{said}") from error
+                    raise ServerError(f"{self._kind.name} {how}", f"it said:\n{log_end}") from error
             time.sleep(0.02)
 
     def stop(self) -> None:

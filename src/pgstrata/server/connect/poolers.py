@@ -56,7 +56,7 @@ class Kind:
     name: str
     install: str
     program: str
-    said: re.Pattern[str]
+    version_pattern: re.Pattern[str]
     usual: Mapping[str, str]
     ours: re.Pattern[str]
     sessions: str
@@ -169,7 +169,7 @@ PGBOUNCER = Kind(
     name="pgbouncer",
     install="apt-get install pgbouncer",
     program="pgbouncer",
-    said=re.compile(r"PgBouncer (\d[\w.]*)"),
+    version_pattern=re.compile(r"PgBouncer (\d[\w.]*)"),
     # The first two are its own defaults.
     usual={"pool_mode": "session", "default_pool_size": "20", "max_client_conn": "10000"},
     ours=re.compile(
@@ -187,7 +187,7 @@ PGPOOL = Kind(
     name="pgpool2",
     install="apt-get install pgpool2",
     program="pgpool",
-    said=re.compile(r"pgpool-II version (\d[\w.]*)"),
+    version_pattern=re.compile(r"pgpool-II version (\d[\w.]*)"),
     # Its own default: so many processes, of which each serves one client at a time.
     usual={"num_init_children": "32"},
     ours=re.compile(
@@ -206,7 +206,7 @@ ODYSSEY = Kind(
     name="odyssey",
     install="build it as its project says (https://github.com/yandex/odyssey; no release of Debian has it)",
     program="odyssey",
-    said=re.compile(r"odyssey (\d[\w.]*)", re.IGNORECASE),
+    version_pattern=re.compile(r"odyssey (\d[\w.]*)", re.IGNORECASE),
     # It has no default; as many connections as clients, since it has no limit but what is asked for.
     usual={"pool": "session"},
     ours=re.compile(

@@ -181,8 +181,8 @@ def refused(error: object, values: Mapping[str, str], hosts: Sequence[str]) -> P
     tried = _tried(text, hosts)
     if not tried:
         for rule in _RULES:
-            if found := re.search(rule.pattern, text):
-                why, hint = _filled(rule, found, values)
+            if match := re.search(rule.pattern, text):
+                why, hint = _filled(rule, match, values)
                 return (UsageError if rule.ours else ServerError)(
                     f"cannot connect to the server: {why}", hint
                 )
@@ -192,8 +192,8 @@ def refused(error: object, values: Mapping[str, str], hosts: Sequence[str]) -> P
         )
     ours = False
     whys: dict[str, tuple[str, str]] = {}
-    for place, said in tried.items():
-        why, hint, its = _explained(place, said, values)
+    for place, words in tried.items():
+        why, hint, its = _explained(place, words, values)
         whys[server_said(place, 300)] = (why, hint)
         ours = ours or its
     hints = {hint for _, hint in whys.values()}
@@ -216,10 +216,10 @@ def _tried(text: str, hosts: Sequence[str]) -> dict[str, str]:
         return _said_of(text)
     parts = _ONE_OF_SEVERAL.split(several)[1:]
     named = set()
-    for host, port, _, said in zip(*(parts[i::4] for i in range(4)), strict=True):
+    for host, port, _, message in zip(*(parts[i::4] for i in range(4)), strict=True):
         name = host.strip("'")
         named.add(name)
-        for place, words in _said_of(said).items():
+        for place, words in _said_of(message).items():
             alone = name.startswith("/") or _place(name, port.strip("'")) == place
             tried[place if alone else f"{name} ({place})"] = words
     for host in hosts:
@@ -231,38 +231,38 @@ def _tried(text: str, hosts: Sequence[str]) -> dict[str, str]:
 def _said_of(text: str) -> dict[str, str]:
     """Returns the answers by place. libpq tries TLS and the clear one after the other: the answer that tells
     more is kept."""
-    said: dict[str, str] = {}
-    for found in _ATTEMPT.finditer(text):
-        place = found["socket"] or _place(found["host"], found["port"])
-        words = found["said"].strip()
-        if place not in said or "no encryption" in said[place]:
-            said[place] = words
-    return said
+    by_place: dict[str, str] = {}
+    for match in _ATTEMPT.finditer(text):
+        place = match["socket"] or _place(match["host"], match["port"])
+        words = match["said"].strip()
+        if place not in by_place or "no encryption" in by_place[place]:
+            by_place[place] = words
+    return by_place
 
 
 def _place(host: str, port: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _explained(place: str, said: str, values: Mapping[str, str]) -> tuple[str, str, bool]:
+def _explained(place: str, message: str, values: Mapping[str, str]) -> tuple[str, str, bool]:
     """Returns the reason, the next step, and whether the cause can be fixed here."""
-    if re.search(r"SSL error: (certificate verify failed|.*signature failure)", said):
+    if re.search(r"SSL error: (certificate verify failed|.*signature failure)", message):
         return *_not_believed(place, values), False
     for rule in _RULES:
-        if found := re.search(rule.pattern, said):
-            why, hint = _filled(rule, found, values)
+        if match := re.search(rule.pattern, message):
+            why, hint = _filled(rule, match, values)
             if rule.pattern.startswith(("no password", "password auth")) and (closed := _ignored(values)):
                 hint = f"{closed} is not read, since others may read it, too: chmod 600 {closed}"
             return why, hint, rule.ours
-    words = server_said(re.sub(r"^(FATAL|ERROR):\s+", "", said))
+    words = server_said(re.sub(r"^(FATAL|ERROR):\s+", "", message))
     return words, "check the address, the user and pg_hba.conf of the server", False
 
 
-def _filled(rule: _Rule, found: re.Match[str], values: Mapping[str, str]) -> tuple[str, str]:
+def _filled(rule: _Rule, match: re.Match[str], values: Mapping[str, str]) -> tuple[str, str]:
     def put(text: str) -> str:
         def value(name: re.Match[str]) -> str:
             word = name[1]
-            return server_said(found[int(word)] if word.isdigit() else values.get(word, ""), 300)
+            return server_said(match[int(word)] if word.isdigit() else values.get(word, ""), 300)
 
         return re.sub(r"\{(\w+)\}", value, text)
 
@@ -308,8 +308,8 @@ def _verdict(place: str, authorities: str, values: Mapping[str, str]) -> tuple[i
     """OpenSSL's code for what is wrong with a certificate, and its words; 0 where it cannot be looked at."""
     import ssl
 
-    found = re.search(r"\(?\[?([^\[\]()]*?)\]?:(\d+)\)?$", place)
-    if not found:
+    match = re.search(r"\(?\[?([^\[\]()]*?)\]?:(\d+)\)?$", place)
+    if not match:
         return 0, ""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -322,7 +322,7 @@ def _verdict(place: str, authorities: str, values: Mapping[str, str]) -> tuple[i
         if revoked := values.get("sslcrl"):
             context.load_verify_locations(revoked)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
-        with socket.create_connection((found[1], int(found[2])), timeout=_LOOK_SECONDS) as line:
+        with socket.create_connection((match[1], int(match[2])), timeout=_LOOK_SECONDS) as line:
             if values.get("sslnegotiation") != "direct":
                 line.sendall(_SSL_REQUEST)
                 line.recv(1)

@@ -51,11 +51,13 @@ def without_secrets(text: str) -> str:
 
 def words_without_secrets(words: Iterable[str]) -> list[str]:
     """Returns the words of a command, with the secrets of connection strings among them hidden."""
-    found = []
+    safe_words = []
     for word in words:
         before, dsn, conninfo = word.partition("dsn:")
-        found.append(f"{before}{dsn}{conninfo_without_secrets(conninfo)}" if dsn else without_secrets(word))
-    return found
+        safe_words.append(
+            f"{before}{dsn}{conninfo_without_secrets(conninfo)}" if dsn else without_secrets(word)
+        )
+    return safe_words
 
 
 def public(connection: Connection) -> Connection:

@@ -58,8 +58,8 @@ def check(values: Mapping[str, str], named: Named) -> None:
         )
     if (key := values.get("sslkey", "")) and not Path(key).exists() and ":" in key.partition("/")[0]:
         raise UsageError(f"{named('sslkey')} = {key}: the driver reads keys from files only")
-    if values.get("sslcertmode") != "disable" and (own := _own_certificate(values)):
-        _check_key(own[1], values.get("sslpassword", ""))
+    if values.get("sslcertmode") != "disable" and (own_certificate := _own_certificate(values)):
+        _check_key(own_certificate[1], values.get("sslpassword", ""))
 
 
 def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> TlsSpec | None:
@@ -82,7 +82,7 @@ def of_values(values: Mapping[str, str], server_name: str) -> TlsSpec:
     elif roots is not None:
         # Whatever sslmode says: where there are authorities, libpq asks them.
         mode = "verify-ca"
-    own = None if values.get("sslcertmode") == "disable" else _own_certificate(values)
+    own_certificate = None if values.get("sslcertmode") == "disable" else _own_certificate(values)
     revoked = Path(values["sslcrl"]) if values.get("sslcrl") else _home("root.crl")
     binding: dict[str, ChannelBinding] = {name: name for name in get_args(ChannelBinding)}
     versions: dict[str, TlsVersion] = {name.upper(): name for name in get_args(TlsVersion)}
@@ -92,9 +92,9 @@ def of_values(values: Mapping[str, str], server_name: str) -> TlsSpec:
         negotiation="direct" if values.get("sslnegotiation") == "direct" else "postgres",
         root_certificates=roots,
         revocation_list=str(revoked.absolute()) if roots and revoked.is_file() else None,
-        certificate=str(own[0].absolute()) if own else None,
-        key=str(own[1].absolute()) if own else None,
-        key_password=(values.get("sslpassword") or None) if own else None,
+        certificate=str(own_certificate[0].absolute()) if own_certificate else None,
+        key=str(own_certificate[1].absolute()) if own_certificate else None,
+        key_password=(values.get("sslpassword") or None) if own_certificate else None,
         channel_binding=binding[values.get("channel_binding") or "prefer"],
         sni=values.get("sslsni") != "0",
         least_version=versions.get(values.get("ssl_min_protocol_version", "").upper(), "TLSv1.2"),

@@ -135,14 +135,14 @@ def _installed(where: str) -> Server:
     check_reachable(bin_dir, server_account(), "the server")
     _check_installation(folder, bin_dir)
     try:
-        said = probe([bin_dir / "postgres", "--version"])
+        answer = probe([bin_dir / "postgres", "--version"])
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{bin_dir / 'postgres'} does not run: {error}") from error
-    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)*(?:devel|(?:alpha|beta|rc)\d+)?)", said.stdout)
-    if said.returncode != 0 or not found:
-        problem = (said.stderr or said.stdout).strip() or f"exit code {said.returncode}"
+    match = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)*(?:devel|(?:alpha|beta|rc)\d+)?)", answer.stdout)
+    if answer.returncode != 0 or not match:
+        problem = (answer.stderr or answer.stdout).strip() or f"exit code {answer.returncode}"
         raise ServerError(f"{bin_dir / 'postgres'} does not run: {problem}")
-    version = found[1]
+    version = match[1]
     number = version_number(version)
     if number < OLDEST:
         raise ServerError(f"{folder} is PostgreSQL {version}; the oldest that can be measured is 7.4")
@@ -175,11 +175,11 @@ def _foreign(dsn: str) -> Server:
     conninfo = Conninfo.parse(dsn)
     with conninfo.connect() as session:
         number = session.info.server_version
-        said = session.info.parameter_status("server_version") or ""
-        found = re.match(r"\d[\w.]{0,30}", said)
-        if not found or number < OLDEST:
+        version_text = session.info.parameter_status("server_version") or ""
+        match = re.match(r"\d[\w.]{0,30}", version_text)
+        if not match or number < OLDEST:
             raise ServerError(
-                f"the server says that it is PostgreSQL {server_said(said, 40) or 'of no version'}; "
+                f"the server says that it is PostgreSQL {server_said(version_text, 40) or 'of no version'}; "
                 "the oldest that can be measured is 7.4"
             )
         with answering(session, conninfo.seconds):
@@ -205,7 +205,7 @@ def _foreign(dsn: str) -> Server:
                 if session.broken:
                     raise
                 settings = None
-    version = found[0]
+    version = match[0]
     spec, label = spec_without_secrets(f"dsn:{dsn}"), f"dsn{version}"
     return Server(spec, label, version, number, build, None, dsn, asked=asked, settings=settings)
 

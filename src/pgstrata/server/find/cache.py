@@ -120,12 +120,12 @@ def remove(folder: Path, what: str) -> None:
 
 def clear_unfinished() -> list[str]:
     """Removes what killed ones have left unfinished in the cache; one sentence for each."""
-    root, said = cache_dir(), []
+    root, folders = cache_dir(), []
     # As deep as anything is made: the answers of TPC-DS lie in a folder of their own beside its data.
     levels = ("*", "*/*", "*/*/*")
     parents = {path.parent for level in levels for path in root.glob(f"{level}/{UNFINISHED}")}
     for parent in sorted(parents):
         cache_folder(*parent.relative_to(root).parts)
         with alone_in(parent) as alone:
-            said += clear_left(parent) if alone else []
-    return [f"unfinished, {folder}" for folder in said]
+            folders += clear_left(parent) if alone else []
+    return [f"unfinished, {folder}" for folder in folders]

@@ -75,15 +75,15 @@ def published(every: bool = False) -> list[str]:
 
 def fetched() -> list[tuple[str, Path]]:
     """Returns version and folder of every server in the cache, oldest version first."""
-    found = []
+    servers = []
     for about in cache_folder("servers").glob("pg-*/pgstrata.json"):
         try:
             version = str(json_any(read_small(about))["version"])
             number = [int(part) for part in version.split(".")]
         except (OSError, ValueError, LookupError, TypeError):
             continue
-        found.append((number, version, about.parent))
-    return [(version, folder) for _, version, folder in sorted(found)]
+        servers.append((number, version, about.parent))
+    return [(version, folder) for _, version, folder in sorted(servers)]
 
 
 def remove(version: str) -> list[str]:
@@ -97,12 +97,12 @@ def remove(version: str) -> list[str]:
     if not chosen:
         names = ", ".join(v for v, _ in have) or "nothing"
         raise UsageError(f"PostgreSQL {version} is not in the cache", f"there is {names}")
-    for found, folder in chosen:
+    for chosen_version, folder in chosen:
         if pid := runs_from(folder):
-            raise ServerError(f"PostgreSQL {found} is in use by process {pid}", "end it first")
+            raise ServerError(f"PostgreSQL {chosen_version} is in use by process {pid}", "end it first")
     for _, folder in chosen:
         discard(folder)
-    return [found for found, _ in chosen]
+    return [chosen_version for chosen_version, _ in chosen]
 
 
 def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
@@ -119,13 +119,13 @@ def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
                 if event.get("event") == "error":
                     raise _refused(str(event.get("message", "")), str(event.get("hint", "")))
                 yield event
-            said = process.stderr.read().decode(errors="replace").strip()
+            message = process.stderr.read().decode(errors="replace").strip()
         except ValueError as error:
             raise ServerError(f"{tools} said something that is not JSON") from error
         finally:
             process.terminate()  # nothing happens to one that has ended by itself
-    if process.returncode != 0 and said:
-        raise ServerError(f"{tools} failed with code {process.returncode}", said)
+    if process.returncode != 0 and message:
+        raise ServerError(f"{tools} failed with code {process.returncode}", message)
 
 
 def _refused(message: str, hint: str) -> ServerError:

@@ -60,8 +60,8 @@ class Build:
 
     def record(self) -> dict[str, Any]:
         """Returns the build in the form stored in run.json and the cache, without empty keys."""
-        found = {k: [str(v) for v in x] if isinstance(x, tuple) else x for k, x in asdict(self).items()}
-        return {key: value for key, value in found.items() if value}
+        by_key = {k: [str(v) for v in x] if isinstance(x, tuple) else x for k, x in asdict(self).items()}
+        return {key: value for key, value in by_key.items() if value}
 
 
 def _path(key: str, text: str | Path, folder: Path) -> Path:
@@ -101,9 +101,9 @@ SHIPPED: dict[str, Build] = _shipped()
 """The builds that come with pgstrata, by name."""
 
 
-def find_build(name: str, own: Mapping[str, Build] | None = None) -> Build:
-    """Returns a build by its name, the campaign's `own` before the shipped ones. Raises UsageError."""
-    known = {**SHIPPED, **(own or {})}
+def find_build(name: str, builds: Mapping[str, Build] | None = None) -> Build:
+    """Returns a build by its name, the campaign's `builds` before the shipped ones. Raises UsageError."""
+    known = {**SHIPPED, **(builds or {})}
     if name in known:
         return known[name]
     near = nearest(name, known)

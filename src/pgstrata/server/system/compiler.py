@@ -33,10 +33,10 @@ def find_compiler(cc: str) -> Compiler:
     """Returns the compiler called `cc`, or the first of cc, gcc and clang. Raises UsageError for a compiler
     that does not exist, BuildError if there is none at all."""
     if not cc:
-        found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-        if found is None:
+        compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+        if compiler is None:
             raise missing_program("no C compiler", "gcc libc6-dev")
-        return _asked((found,))
+        return _asked((compiler,))
     words = tuple(shlex.split(cc))
     if not words or not shutil.which(words[0]):
         raise UsageError(f"cc = {cc!r}: there is no program {words[0] if words else cc}", _how_to_get(cc))
@@ -51,11 +51,11 @@ def _how_to_get(cc: str) -> str:
 @cache
 def _asked(words: tuple[str, ...]) -> Compiler:
     try:
-        said = probe([*words, "--version"]).stdout.strip()
+        version_text = probe([*words, "--version"]).stdout.strip()
         target = probe([*words, "-dumpmachine"]).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"cc = {shlex.join(words)!r} does not run: {error}") from error
-    first = said.splitlines()[0] if said else ""
+    first = version_text.splitlines()[0] if version_text else ""
     number = re.search(r"(\d+)\.\d+", first.rpartition(")")[2] or first) or re.search(r"(\d+)\.\d+", first)
     if number is None or not target:
         raise UsageError(f"cc = {shlex.join(words)!r} is no C compiler: it says {first[:80]!r} to --version")

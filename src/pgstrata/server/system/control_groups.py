@@ -31,15 +31,15 @@ def new_name(name: str) -> str:
 
 def version_2(controller: str = "") -> list[Hierarchy]:
     """Groups of version 2 below which others may be made, for one controller or none; own ones first."""
-    own = _own_groups()
-    found = []
+    own_groups = _own_groups()
+    hierarchies = []
     for mount in (ROOT, ROOT / "unified"):
         controllers = mount / "cgroup.controllers"
         if controllers.exists() and controller in ("", *words(controllers)):
-            group = mount / own.get("", "").lstrip("/")
+            group = mount / own_groups.get("", "").lstrip("/")
             places = [group, group.parent, mount] if group != mount else [mount]
-            found += [Hierarchy(2, place) for place in dict.fromkeys(places)]
-    return found
+            hierarchies += [Hierarchy(2, place) for place in dict.fromkeys(places)]
+    return hierarchies
 
 
 def version_1(controller: str) -> list[Hierarchy]:
@@ -93,10 +93,10 @@ def words(file: Path) -> list[str]:
 
 def _own_groups() -> dict[str, str]:
     """Returns the path of this process by controller of version 1; of version 2 under an empty name."""
-    found: dict[str, str] = {}
+    own_groups: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             for controller in controllers.split(",") if number != "0" else [""]:
-                found[controller] = path
-    return found
+                own_groups[controller] = path
+    return own_groups

@@ -179,10 +179,10 @@ class Freezer:
         return False
 
     def _members(self) -> list[int]:
-        found = list(self._roots)
-        for pid in found:
-            found += [child for child in children(pid) if child not in found]
-        return found
+        pids = list(self._roots)
+        for pid in pids:
+            pids += [child for child in children(pid) if child not in pids]
+        return pids
 
     def _stop_all(self) -> bool:
         """Stops what is not stopped yet; whether everything was. Who is stopped starts and buries nobody, so

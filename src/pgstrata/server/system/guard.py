@@ -274,7 +274,7 @@ def clear_leftovers(root: Path) -> list[str]:
 
     Clusters in use, kept ones, and folders without a marker of one's own are left alone.
     """
-    said = []
+    sentences = []
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         with contextlib.suppress(OSError):
             if not _is_own(folder):
@@ -293,8 +293,10 @@ def clear_leftovers(root: Path) -> list[str]:
             running = end_server(folder, facts)
             claimed.clear()
             ended = f", {running} processes ended" if running else ""
-            said.append(f"the cluster in {folder}, left by process {facts.get('owner', 'unknown')}{ended}")
-    return said
+            sentences.append(
+                f"the cluster in {folder}, left by process {facts.get('owner', 'unknown')}{ended}"
+            )
+    return sentences
 
 
 def _clear_torn(folder: Path, lock: int | None) -> None:
@@ -356,8 +358,8 @@ def _read(lock: int) -> Json:
     facts: Json = {}
     for line in os.pread(lock, _MARKER_BYTES, 0).decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError):
-            found = json_any(line)
-            facts |= found if isinstance(found, dict) else {}
+            entry = json_any(line)
+            facts |= entry if isinstance(entry, dict) else {}
     return facts
 
 

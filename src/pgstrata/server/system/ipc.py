@@ -79,7 +79,7 @@ def remove_left(data: Path, segments: Iterable[str] = ()) -> None:
 
 def _sysv_segments(data: os.stat_result) -> list[tuple[int, int, int]]:
     """Segments of servers of this data folder that nobody is attached to: number, maker, control handle."""
-    found = []
+    segments = []
     for identifier in _unattached(data.st_uid):
         address = _libc.shmat(identifier, None, _SHM_RDONLY)
         if address in (None, ctypes.c_void_p(-1).value):
@@ -89,9 +89,9 @@ def _sysv_segments(data: os.stat_result) -> list[tuple[int, int, int]]:
         for header in (_HEADER, *_OLD_HEADERS):
             magic, maker, *rest, device, inode = header.unpack_from(begin)
             if (magic, device, inode) == (_HEADER_MAGIC, data.st_dev, data.st_ino):
-                found.append((identifier, maker, rest[2] if header is _HEADER else 0))
+                segments.append((identifier, maker, rest[2] if header is _HEADER else 0))
                 break
-    return found
+    return segments
 
 
 def _unattached(uid: int) -> list[int]:

@@ -45,6 +45,6 @@ def last_words(text: str) -> str:
     """Returns the line of a log that says what ended a server: a failed assertion, or the signal that ended
     one of its processes; empty if there is none."""
     for mark in (r"TRAP: .*", r"server process \(PID \d+\) was terminated by signal .*"):
-        if found := re.search(mark, text):
-            return found[0].strip()
+        if match := re.search(mark, text):
+            return match[0].strip()
     return ""

@@ -68,8 +68,8 @@ class MemoryGroup:
         if self.path is None:
             return 0
         # Both versions have a line `oom_kill N`.
-        said = words(self.path / "memory.events") or words(self.path / "memory.oom_control")
-        numbers = dict(zip(said[::2], said[1::2], strict=False))
+        events = words(self.path / "memory.events") or words(self.path / "memory.oom_control")
+        numbers = dict(zip(events[::2], events[1::2], strict=False))
         return int(numbers.get("oom_kill", "0"))
 
 

@@ -185,10 +185,10 @@ def server_env(extra: Mapping[str, str] | None = None, data: Path | None = None)
 
 def children(pid: int) -> list[int]:
     """Returns the processes that a process has started and that still run."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(child) for child in (task / "children").read_text().split()]
+            pids += [int(child) for child in (task / "children").read_text().split()]
     except FileNotFoundError:  # it has ended, or the kernel does not keep this list
         import psutil
 
@@ -196,4 +196,4 @@ def children(pid: int) -> list[int]:
             return [child.pid for child in psutil.Process(pid).children()]
     except OSError:
         pass
-    return found
+    return pids

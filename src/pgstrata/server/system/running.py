@@ -57,14 +57,14 @@ def processes_of(data: Path, programs: Path | None) -> list[ServerProcess]:
     if not stat.S_ISDIR(about.st_mode):
         return []
     path = os.path.realpath(data)
-    found = []
+    processes = []
     with seeing_as(account_of(about.st_uid)):
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    if one := _one(int(entry.name), about, path, programs):
-                        found.append(one)
-    return found
+                    if process := _one(int(entry.name), about, path, programs):
+                        processes.append(process)
+    return processes
 
 
 def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> ServerProcess | None:

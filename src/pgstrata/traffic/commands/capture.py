@@ -102,7 +102,7 @@ def capture(
     encoding: EncodingOption = "latin-1",
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
-    """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
+    """Capture the statements of sessions, from logs or statistics, in one file that can be replayed.
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
     log_connections and log_disconnections. csvlog, jsonlog and text are understood, also within syslog,
@@ -212,9 +212,9 @@ def _print(header: Header) -> None:
             f"entries:     {balance.entries:,} in the log: {balance.replayed:,} replayed, "
             f"{balance.left_out:,} left out, {balance.damaged:,} damaged, {balance.server:,} of no client"
         )
-    own = "drawn" if header.synthetic else "as they are in the log"
-    kept = "masked" if header.masked else f"{own}: keep the file as you keep the {_origin(header)}"
-    reading = sum(one.calls for one in header.shapes if one.reads)
+    unmasked = "drawn" if header.synthetic else "as they are in the log"
+    kept = "masked" if header.masked else f"{unmasked}: keep the file as you keep the {_origin(header)}"
+    reading = sum(shape.calls for shape in header.shapes if shape.reads)
     if header.synthetic:
         print(f"reads:       {reading:,} of the statements are known to change nothing")
     print(f"values:      {kept}")
@@ -229,17 +229,17 @@ def _print(header: Header) -> None:
         ):
             print(line)
     print()
-    shapes = sorted(header.shapes, key=lambda one: (-one.seconds, -one.calls))[:SHOWN_SHAPES]
-    whole = header.seconds + sum(one.seconds for one in (*header.left_out, *header.damaged))
+    shapes = sorted(header.shapes, key=lambda shape: (-shape.seconds, -shape.calls))[:SHOWN_SHAPES]
+    whole = header.seconds + sum(left_out.seconds for left_out in (*header.left_out, *header.damaged))
     rows = [
         (
-            _share(one.seconds, whole),
-            one.calls,
-            numbers.milliseconds(one.seconds / one.calls),
-            _in_line(one.text),
+            _share(shape.seconds, whole),
+            shape.calls,
+            numbers.milliseconds(shape.seconds / shape.calls),
+            _in_line(shape.text),
         )
-        for one in shapes
-        if one.calls
+        for shape in shapes
+        if shape.calls
     ]
     for line in aligned(("% of time", "calls", "ms each", "statement"), rows):
         print(line)

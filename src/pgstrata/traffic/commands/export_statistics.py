@@ -30,7 +30,7 @@ def export_statistics(
         typer.Option("--psql-script", help="Print a script for psql that writes stats.sql, and end."),
     ] = False,
 ) -> None:
-    """The planner statistics of a database, for `pgstrata upgrade --statistics-only`.
+    """Export the planner statistics of a database, for `pgstrata upgrade --statistics-only`.
 
     Only catalogs are read, in a read-only session. The file is what `pg_dump --statistics-only` of
     PostgreSQL 18 writes, from 9.2 on. It holds values of your columns, the most common ones and the bounds of

@@ -302,7 +302,7 @@ def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:
     from pgstrata.errors import UsageError
     from pgstrata.files.user_files import real_path, shown
 
-    found: dict[str, tuple[str, ...]] = {}
+    by_version: dict[str, tuple[str, ...]] = {}
     for text in given:
         version, equals, file = text.partition("=")
         if not equals or not file or not version:
@@ -310,8 +310,8 @@ def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:
                 f"--after-load {shown(text)}: no version and file", "write it --after-load 17=migrate.sql"
             )
         version = version.removeprefix("pg:")
-        found[version] = (*found.get(version, ()), str(real_path(file)))
-    return found
+        by_version[version] = (*by_version.get(version, ()), str(real_path(file)))
+    return by_version
 
 
 __all__ = ["upgrade"]

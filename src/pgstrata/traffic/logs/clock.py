@@ -72,19 +72,19 @@ class Clock:
             seconds = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
             return -seconds if match[1] == "-" else seconds
         key = (zone, local.year)
-        found = self._offsets.get(key)
-        if found is None:
-            found = self._offsets[key] = self._looked_up(zone, local)
-        return found
+        offset = self._offsets.get(key)
+        if offset is None:
+            offset = self._offsets[key] = self._looked_up(zone, local)
+        return offset
 
     def _looked_up(self, zone: str, local: datetime) -> int:
         if self._own is not None:
             for offset in _of(self._own, local.year).get(zone, ()):
                 return offset
-        found = _abbreviations(local.year).get(zone, frozenset())
-        if len(found) == 1:
-            return next(iter(found))
-        why = "means several" if found else "is not known here"
+        offsets = _abbreviations(local.year).get(zone, frozenset())
+        if len(offsets) == 1:
+            return next(iter(offsets))
+        why = "means several" if offsets else "is not known here"
         raise UsageError(
             f"the log's times are in zone {shown(zone)}, which {why}",
             "say where that is: --timezone Asia/Kolkata (the server's log_timezone)",
@@ -92,24 +92,24 @@ class Clock:
 
 
 def _of(zone: zoneinfo.ZoneInfo, year: int) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+    offsets: dict[str, set[int]] = {}
     for month in range(1, 13):
         when = datetime(year, month, 15, 12, tzinfo=zone)
         name, offset = when.tzname(), when.utcoffset() or timedelta()
         if name:
-            found.setdefault(name, set()).add(int(offset.total_seconds()))
-    return found
+            offsets.setdefault(name, set()).add(int(offset.total_seconds()))
+    return offsets
 
 
 @cache
 def _abbreviations(year: int) -> dict[str, frozenset[int]]:
     """Returns all abbreviations that the zones of this machine use in a year, with their offsets."""
-    found: dict[str, set[int]] = {}
+    by_abbreviation: dict[str, set[int]] = {}
     for name in zoneinfo.available_timezones():
         if "/" in name and not name.startswith(("Etc/", "posix/", "right/")):
             for abbreviation, offsets in _of(zoneinfo.ZoneInfo(name), year).items():
-                found.setdefault(abbreviation, set()).update(offsets)
-    return {name: frozenset(offsets) for name, offsets in found.items()}
+                by_abbreviation.setdefault(abbreviation, set()).update(offsets)
+    return {name: frozenset(offsets) for name, offsets in by_abbreviation.items()}
 
 
 __all__ = ["Clock"]

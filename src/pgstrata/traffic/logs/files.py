@@ -159,8 +159,10 @@ class Log:
             case "stderr":
                 how = layout.prefix
                 assert how is not None
-                found = stderr.entries(lines, how, self.clock, self.encoding, self.trouble, layout.recognizer)
-                return spread(found) if how.whole_seconds else found
+                entries = stderr.entries(
+                    lines, how, self.clock, self.encoding, self.trouble, layout.recognizer
+                )
+                return spread(entries) if how.whole_seconds else entries
 
 
 class _Told:
@@ -228,25 +230,30 @@ def find(
             raise UsageError("standard input (-) is read alone", "name no file beside it")
         file = _look_at_input(clock, how, wanted)
         return Log([file], clock, how, Trouble())
-    found = [(f, one) for path, one in _paths(names) if (f := _look(path, clock, how, wanted)) is not None]
-    if not found:
+    candidates = [
+        (f, is_alone)
+        for path, is_alone in _paths(names)
+        if (f := _look(path, clock, how, wanted)) is not None
+    ]
+    if not candidates:
         raise UsageError(
             "there is no entry in the log", "a server writes them while it is asked for something"
         )
-    named = {file.layout.form: file.path for file, alone in found if alone}
+    named = {file.layout.form: file.path for file, alone in candidates if alone}
     if len(named) > 1:
         there = ", ".join(f"{shown(path.name)} ({form})" for form, path in named.items())
         raise UsageError(
             f"the files are of several forms and tell the same twice: {there}", "name those of one form"
         )
-    form = next(iter(named), None) or min((file.layout.form for file, _ in found), key=_FORMS.index)
+    form = next(iter(named), None) or min((file.layout.form for file, _ in candidates), key=_FORMS.index)
     files = sorted(
-        (file for file, _ in found if file.layout.form == form), key=lambda one: (one.first, one.path.name)
+        (file for file, _ in candidates if file.layout.form == form),
+        key=lambda log_file: (log_file.first, log_file.path.name),
     )
     if len({file.layout.is_unordered for file in files}) > 1:
         there = ", ".join(f"{shown(file.path.name)} ({file.layout.source})" for file in files[:4])
         raise UsageError(f"the files are of several kinds: {there}", "name those of one kind")
-    return Log(files, clock, how, Trouble(), [file for file, _ in found if file.layout.form != form])
+    return Log(files, clock, how, Trouble(), [file for file, _ in candidates if file.layout.form != form])
 
 
 def _paths(names: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -260,11 +267,11 @@ def _paths(names: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
                 raise UsageError(f"the folder {shown(path)} has no files")
         else:
             inner = [path]
-        for one in inner:
-            real = Path(os.path.realpath(one))
+        for file in inner:
+            real = Path(os.path.realpath(file))
             if real not in seen:
                 seen.add(real)
-                yield one, one is path
+                yield file, file is path
 
 
 def _look(path: Path, clock: Clock, encoding: Encoding, wanted: Prefix | None) -> LogFile | None:

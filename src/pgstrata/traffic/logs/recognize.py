@@ -89,14 +89,14 @@ class Recognizer:
     """Recognizes the prefix of one file, and recognizes it anew where a line does not fit."""
 
     def __init__(self, head: Sequence[bytes]) -> None:
-        found = [s for line in head if not line.startswith(b"\t") and (s := sample_of(line)) is not None]
-        self._samples = found[:_SAMPLES]
+        samples = [s for line in head if not line.startswith(b"\t") and (s := sample_of(line)) is not None]
+        self._samples = samples[:_SAMPLES]
         self._attempts = _ATTEMPTS
         self.prefix = self._recognized(self._samples)
         # The prefix may change within the head; what both have in common is less than the first one.
-        first = self._recognized(found[:_FIRST])
+        first = self._recognized(samples[:_FIRST])
         if first is not None and not first.names <= self.names:
-            self._samples, self.prefix = found[:_FIRST], first
+            self._samples, self.prefix = samples[:_FIRST], first
 
     def again(self, line: bytes) -> Prefix | None:
         """Returns the prefix that fits this line, too, or this line alone; None where there is none."""

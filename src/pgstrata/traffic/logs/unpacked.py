@@ -59,10 +59,10 @@ class _Unxz(io.RawIOBase):
                 data = self._raw.read(_CHUNK) if unpacker.needs_input else b""
                 if not data and unpacker.needs_input:
                     raise EOFError("its packed data are cut off")
-            made = unpacker.decompress(data, len(buffer))
-            if made:
-                buffer[: len(made)] = made
-                return len(made)
+            output = unpacker.decompress(data, len(buffer))
+            if output:
+                buffer[: len(output)] = output
+                return len(output)
 
 
 class _Unzstd(io.RawIOBase):
@@ -97,8 +97,8 @@ class _Unzstd(io.RawIOBase):
                 raise self._failure
             if self._process.wait():
                 assert self._process.stderr is not None
-                said = self._process.stderr.read().decode("utf-8", "replace").strip()
-                raise EOFError(said.rpartition("zstd: ")[2] or "its packed data are damaged")
+                complaint = self._process.stderr.read().decode("utf-8", "replace").strip()
+                raise EOFError(complaint.rpartition("zstd: ")[2] or "its packed data are damaged")
         buffer[: len(data)] = data
         return len(data)
 
@@ -184,18 +184,18 @@ def unpacked(raw: IO[bytes]) -> IO[bytes]:
     head = cast(io.BufferedReader, raw).peek(6)[:6]
     counted = Counted(raw)
     packed = cast(IO[bytes], io.BufferedReader(counted, _CHUNK))
-    made: io.RawIOBase | io.BufferedIOBase
+    stream: io.RawIOBase | io.BufferedIOBase
     if head.startswith(b"\x1f\x8b"):
-        made = gzip.GzipFile(fileobj=packed)
+        stream = gzip.GzipFile(fileobj=packed)
     elif head.startswith(b"BZh"):
-        made = bz2.BZ2File(packed)
+        stream = bz2.BZ2File(packed)
     elif head.startswith(b"\xfd7zXZ\0"):
-        made = _Unxz(packed)
+        stream = _Unxz(packed)
     elif head.startswith(b"\x28\xb5\x2f\xfd"):
-        made = _Unzstd(packed)
+        stream = _Unzstd(packed)
     else:
         return raw
-    return cast(IO[bytes], io.BufferedReader(_Bounded(made, raw, counted), 1 << 18))
+    return cast(IO[bytes], io.BufferedReader(_Bounded(stream, raw, counted), 1 << 18))
 
 
 __all__ = ["ALWAYS", "ERRORS", "MOST_TIMES", "unpacked"]

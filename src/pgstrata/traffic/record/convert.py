@@ -74,13 +74,13 @@ _MOST_WORDS = 100
 
 def _settings(about: Session) -> list[tuple[str, str]]:
     """Returns what the start-up message of a session has set, by name."""
-    found: list[tuple[str, str]] = []
+    settings: list[tuple[str, str]] = []
     for name, value in about.settings:
         if name == "options":
-            found += _options(value)
+            settings += _options(value)
         elif name != "application_name" and _NAME.fullmatch(name):
-            found.append((name, value))
-    return found
+            settings.append((name, value))
+    return settings
 
 
 def _options(text: str) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _options(text: str) -> list[tuple[str, str]]:
         words = shlex.split(text)[:_MOST_WORDS]
     except ValueError:
         return []
-    found = []
+    settings = []
     for place, word in enumerate(words):
         if word.startswith("-c"):
             word = word[2:] or "".join(words[place + 1 : place + 2])
@@ -99,8 +99,8 @@ def _options(text: str) -> list[tuple[str, str]]:
             continue
         name, is_set, value = word.partition("=")
         if is_set and _NAME.fullmatch(name):
-            found.append((name, value))
-    return found
+            settings.append((name, value))
+    return settings
 
 
 def _quoted(value: str) -> str:
@@ -135,7 +135,9 @@ def convert(
             account.entries += damage.blocks
             account.damage("blocks whose bytes have changed", 0.0, "", damage.blocks, damage.blocks)
         if not writer.header.statements:
-            reasons = "; ".join(f"{one.count:,} of {one.why}" for one in largest_first(account.left_out)[:4])
+            reasons = "; ".join(
+                f"{left_out.count:,} of {left_out.why}" for left_out in largest_first(account.left_out)[:4]
+            )
             raise UsageError(
                 f"the recording {shown(folder)} has no statement that can be asked again"
                 + (f": {reasons}" if reasons else ""),

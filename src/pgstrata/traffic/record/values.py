@@ -42,13 +42,13 @@ def text_of(oid: int, data: bytes) -> str | None:
 
 
 def _number(form: str) -> Decode:
-    one = struct.Struct(form)
-    return lambda data: str(one.unpack(data)[0])
+    layout = struct.Struct(form)
+    return lambda data: str(layout.unpack(data)[0])
 
 
 def _float(form: str) -> Decode:
-    one = struct.Struct(form)
-    return lambda data: repr(one.unpack(data)[0])
+    layout = struct.Struct(form)
+    return lambda data: repr(layout.unpack(data)[0])
 
 
 def _bool(data: bytes) -> str:

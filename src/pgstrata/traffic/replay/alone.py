@@ -105,7 +105,7 @@ def alone_statements(
 def _texts(statements: Sequence[Statement]) -> list[str]:
     """Returns the queries of a few executions with their values, each once; statements that are no queries
     are left out."""
-    queries = (one._replace(text=_query(one.text)) for one in statements[:MOST_TEXTS])
+    queries = (statement._replace(text=_query(statement.text)) for statement in statements[:MOST_TEXTS])
     return list(dict.fromkeys(text for query in queries if (text := text_with_values(query))))
 
 
@@ -143,7 +143,7 @@ def _turn(
 def _samples(captured: Captured, database: str, wanted: Mapping[int, int]) -> dict[int, _Samples]:
     """Returns the wanted number of executions of each wanted statement, by its number, all with the settings
     of the first."""
-    databases = [one.name for one in captured.header.databases]
+    databases = [captured_database.name for captured_database in captured.header.databases]
     samples: dict[int, _Samples] = {}
     missing, read = set(wanted), 0
     for entry in captured.sessions():
@@ -219,7 +219,7 @@ def _write(
             plain(text)
         first = samples.statements[0]
         cycled = itertools.islice(itertools.cycle(samples.statements), executions)
-        for number, statement in ((uncounted, first), *((counted, one) for one in cycled)):
+        for number, statement in ((uncounted, first), *((counted, repeated) for repeated in cycled)):
             if rolled_back:
                 plain("BEGIN")
             add(statement._replace(start=0, duration=None, shape=number))

@@ -39,33 +39,33 @@ _HOW = (
 )
 
 
-def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ()) -> Table:
+def judged_table(base: str, judged: Judged, keys: Sequence[tuple[str, str]] = ()) -> Table:
     """Returns the table of all statements, slower ones first, each kind by its share of the time."""
-    ordered = [one for word in ORDER for one in found.of(word)]
+    ordered = [statement_verdict for word in ORDER for statement_verdict in judged.of(word)]
     return Table(
         name="replay_statements",
-        title=f"Statements on {found.variant}, against {base}",
+        title=f"Statements on {judged.variant}, against {base}",
         columns=[
-            Column("verdict", f"On {found.variant}", align="left"),
+            Column("verdict", f"On {judged.variant}", align="left"),
             Column("change", "It takes", align="left"),
             Column("statement", "Statement", align="left"),
             Column("base_share", f"Share, {base}", "%"),
-            Column("share", f"Share, {found.variant}", "%"),
+            Column("share", f"Share, {judged.variant}", "%"),
             Column("base_each", f"Each, {base}", "ms"),
-            Column("each", f"Each, {found.variant}", "ms"),
+            Column("each", f"Each, {judged.variant}", "ms"),
             Column("calls", "Asked", "a round"),
             Column("remark", "Remark", align="left"),
         ],
-        rows=[Row(list(_cells(one, found))) for one in ordered[:MOST_ROWS]],
-        how=_HOW.format(margin=f"{100 * found.margin:.3g} %"),
-        keys=[*keys, ("variant", found.variant)],
+        rows=[Row(list(_cells(statement_verdict, judged))) for statement_verdict in ordered[:MOST_ROWS]],
+        how=_HOW.format(margin=f"{100 * judged.margin:.3g} %"),
+        keys=[*keys, ("variant", judged.variant)],
         notes=[
             *(
                 [f"{len(ordered) - MOST_ROWS} more statements take less time."]
                 if len(ordered) > MOST_ROWS
                 else []
             ),
-            *([f"{left_out_rounds(found)}."] if found.left_out else []),
+            *([f"{left_out_rounds(judged)}."] if judged.left_out else []),
         ],
         stacked=True,
     )
@@ -74,10 +74,17 @@ def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ())
 def explained_statements(by_variant: Mapping[str, Judged]) -> list[Explained]:
     """Returns the slower statements with a cause, those with the largest share of the time first."""
     return [
-        Explained(variant, one.statement.text, "slower", change_cell(one), one.verdict.confidence, one.cause)
+        Explained(
+            variant,
+            statement_verdict.statement.text,
+            "slower",
+            change_cell(statement_verdict),
+            statement_verdict.verdict.confidence,
+            statement_verdict.cause,
+        )
         for variant, judged in by_variant.items()
-        for one in judged.of("slower")
-        if one.cause is not None
+        for statement_verdict in judged.of("slower")
+        if statement_verdict.cause is not None
     ]
 
 
@@ -90,22 +97,26 @@ def left_out_rounds(judged: Judged) -> str:
     return f"{judged.left_out} of {rounds} {are} left out: other programs used too much of the CPUs meanwhile"
 
 
-def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
-    verdict = one.verdict
+def _cells(statement_verdict: StatementVerdict, judged: Judged) -> Iterator[Cell]:
+    verdict = statement_verdict.verdict
     yield words(SAID[verdict.word], mark=MARKS[verdict.word])
-    yield change_cell(one)
-    yield words(one.statement.text)
-    yield Cell(one.base_share, numbers.significant(100 * one.base_share))
-    yield Cell(one.other_share, numbers.significant(100 * one.other_share))
-    for asked in (one.base, one.other):
+    yield change_cell(statement_verdict)
+    yield words(statement_verdict.statement.text)
+    yield Cell(statement_verdict.base_share, numbers.significant(100 * statement_verdict.base_share))
+    yield Cell(statement_verdict.other_share, numbers.significant(100 * statement_verdict.other_share))
+    for asked in (statement_verdict.base, statement_verdict.other):
         yield (
             Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
         )
-    yield per_round(one.other.calls / found.counted_rounds)
-    remarks = ["another plan"] if one.statement.name in found.plans else []
-    if one.alone is not None and one.alone.verdict is not None and verdict.decided:
-        remarks.append(f"alone {figures(one.alone.verdict)}")
-    remarks += [doubt(one)] if verdict.word == "unclear" else []
+    yield per_round(statement_verdict.other.calls / judged.counted_rounds)
+    remarks = ["another plan"] if statement_verdict.statement.name in judged.plans else []
+    if (
+        statement_verdict.alone is not None
+        and statement_verdict.alone.verdict is not None
+        and verdict.decided
+    ):
+        remarks.append(f"alone {figures(statement_verdict.alone.verdict)}")
+    remarks += [doubt(statement_verdict)] if verdict.word == "unclear" else []
     yield words("; ".join(remarks))
 
 
@@ -115,25 +126,31 @@ def per_round(value: float) -> Cell:
     return Cell(value, numbers.count(round(value)) if whole else numbers.significant(value))
 
 
-def change_cell(one: StatementVerdict) -> Cell:
+def change_cell(statement_verdict: StatementVerdict) -> Cell:
     """Returns the cell with the ratio by which an execution takes longer, and its interval."""
-    verdict = one.verdict
-    if not one.rounds:
+    verdict = statement_verdict.verdict
+    if not statement_verdict.rounds:
         return missing("nothing to compare")
     known = verdict.low > 1 / WIDEST and verdict.high < WIDEST
     small = f"× {numbers.ratio(1 / verdict.high)} – {numbers.ratio(1 / verdict.low)}" if known else ""
-    return Cell(one.longer, numbers.longer(one.longer), MARKS[verdict.word], verdict.reason, small=small)
+    return Cell(
+        statement_verdict.longer,
+        numbers.longer(statement_verdict.longer),
+        MARKS[verdict.word],
+        verdict.reason,
+        small=small,
+    )
 
 
-def doubt(one: StatementVerdict) -> str:
+def doubt(entry: StatementVerdict) -> str:
     """Returns the reason why nothing is known of a statement, in plain words."""
-    verdict = one.verdict
+    verdict = entry.verdict
     if verdict.aside:
         return verdict.reason
-    if one.rare:
+    if entry.rare:
         return "asked too seldom to tell"
     if not verdict.is_bounded:
-        return f"{numbers.counted(one.rounds, 'round')} {'is' if one.rounds == 1 else 'are'} too few"
+        return f"{numbers.counted(entry.rounds, 'round')} {'is' if entry.rounds == 1 else 'are'} too few"
     if verdict.low > 1 or verdict.high < 1:
         if verdict.adjusted_p is not None and verdict.adjusted_p > 1 - verdict.confidence:
             return "it differs, but among so many statements that may be chance: more rounds can tell"
@@ -165,15 +182,15 @@ def error_table(
         rows=[
             Row(
                 [
-                    words(one.statement.text),
-                    words(one.message),
-                    words(one.sqlstate),
-                    words(f"failed with {one.then}" if one.then else "succeeded"),
-                    Cell(one.count, numbers.count(one.count)),
-                    *([words(one.apart)] if apart else []),
+                    words(error.statement.text),
+                    words(error.message),
+                    words(error.sqlstate),
+                    words(f"failed with {error.then}" if error.then else "succeeded"),
+                    Cell(error.count, numbers.count(error.count)),
+                    *([words(error.apart)] if apart else []),
                 ]
             )
-            for one in errors[:MOST_ROWS]
+            for error in errors[:MOST_ROWS]
         ],
         how="Of statements that are asked the same on both. "
         + (
@@ -189,7 +206,7 @@ def judged_blocks(
     base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
 ) -> list[Block]:
     """Returns a table for each variant against the base."""
-    return [judged_table(base, found, keys) for found in by_variant.values()]
+    return [judged_table(base, judged, keys) for judged in by_variant.values()]
 
 
 def error_blocks(
@@ -197,22 +214,28 @@ def error_blocks(
 ) -> list[Block]:
     """Returns blocks with the errors that each variant has and the base does not, and the other way round."""
     blocks: list[Block] = []
-    for variant, found in by_variant.items():
-        own = [*keys, ("variant", variant)]
-        if found.new_errors:
+    for variant, judged in by_variant.items():
+        table_keys = [*keys, ("variant", variant)]
+        if judged.new_errors:
             title = f"What {variant} rejects and {base} does not"
-            blocks.append(error_table(title, "replay_new_errors", found.new_errors, found.rounds, own))
+            blocks.append(
+                error_table(title, "replay_new_errors", judged.new_errors, judged.rounds, table_keys)
+            )
         else:
             blocks.append(
                 Prose(f"{variant} fails with nothing in every round that {base} does not fail with.")
             )
-        if found.gone_errors:
+        if judged.gone_errors:
             title = f"What {base} rejects and {variant} does not"
-            blocks.append(error_table(title, "replay_gone_errors", found.gone_errors, found.rounds, own))
-        if found.apart_errors:
+            blocks.append(
+                error_table(title, "replay_gone_errors", judged.gone_errors, judged.rounds, table_keys)
+            )
+        if judged.apart_errors:
             title = f"Errors on {variant} alone that come of order, or not in every round"
             blocks.append(
-                error_table(title, "replay_errors_apart", found.apart_errors, found.rounds, own, apart=True)
+                error_table(
+                    title, "replay_errors_apart", judged.apart_errors, judged.rounds, table_keys, apart=True
+                )
             )
     return blocks
 

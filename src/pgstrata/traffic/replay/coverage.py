@@ -62,7 +62,9 @@ def coverage_of(
 ) -> Coverage:
     """Returns what the options leave of a captured file. reaching: the parts of the setup that lead outside;
     None if all of it may be executed."""
-    by_number = {} if reaching is None else {n: reaching.why(one.text) for n, one in enumerate(header.shapes)}
+    by_number = (
+        {} if reaching is None else {n: reaching.why(shape.text) for n, shape in enumerate(header.shapes)}
+    )
     return Coverage(
         database=database.name,
         begin=header.begin,
@@ -77,21 +79,21 @@ def coverage_of(
         other_databases=len(header.databases) - 1,
         other_statements=header.statements - database.statements,
         left_out=[
-            NotAsked(one.why, one.count, header.left_out_share(one), one.example)
-            for one in header.left_out[:MOST_LEFT_OUT]
+            NotAsked(left_out.why, left_out.count, header.left_out_share(left_out), left_out.example)
+            for left_out in header.left_out[:MOST_LEFT_OUT]
         ],
         notes=list(header.notes),
-        rows_known=all(one.rows is not None for one in header.shapes),
-        without_rows=[name_of(n, one.text) for n, one in enumerate(header.shapes) if one.rows == 0],
+        rows_known=all(shape.rows is not None for shape in header.shapes),
+        without_rows=[name_of(n, shape.text) for n, shape in enumerate(header.shapes) if shape.rows == 0],
         outside=list(_outside(header, by_number)),
         told_outside=[number for number, why in by_number.items() if why],
-        shares=[round(one.seconds / _seconds(header), 6) for one in header.shapes[:MOST_SHARES]],
+        shares=[round(shape.seconds / _seconds(header), 6) for shape in header.shapes[:MOST_SHARES]],
     )
 
 
 def _seconds(header: Header) -> float:
     """Returns the seconds of all statements of a log whose length it tells, never 0."""
-    return header.seconds + sum(one.seconds for one in header.left_out) or 1.0
+    return header.seconds + sum(left_out.seconds for left_out in header.left_out) or 1.0
 
 
 def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]:
@@ -101,9 +103,9 @@ def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]
         if why:
             by_reason.setdefault(why, []).append(header.shapes[number])
     for why, shapes in by_reason.items():
-        seconds = sum(one.seconds for one in shapes)
-        most = max(shapes, key=lambda one: one.seconds)
-        yield NotAsked(why, sum(one.calls for one in shapes), seconds / _seconds(header), most.text)
+        seconds = sum(shape.seconds for shape in shapes)
+        most = max(shapes, key=lambda shape: shape.seconds)
+        yield NotAsked(why, sum(shape.calls for shape in shapes), seconds / _seconds(header), most.text)
 
 
 def facts_of(coverage: Coverage) -> Mapping[str, Any]:

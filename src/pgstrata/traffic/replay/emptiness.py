@@ -54,30 +54,34 @@ def emptiness_in(step: StepResults) -> list[Emptiness]:
 
 
 def _by_variant(step: StepResults) -> Iterator[Emptiness]:
-    for variant, own in step.by_variant.items():
-        replays = replays_of(own)
-        if not replays or any(one.found_nothing is None for one in replays):
+    for variant, repeats in step.by_variant.items():
+        replays = replays_of(repeats)
+        if not replays or any(replay.found_nothing is None for replay in replays):
             continue
-        rounds = max(1, rounds_in(own))
+        rounds = max(1, rounds_in(repeats))
         empty: Counter[str] = Counter()
-        for one in replays:
-            empty.update(one.found_nothing or {})
-        totals = {one: t for one, t in totals_of(m.record for m in own.repeats).items() if finds(one)}
+        for replay in replays:
+            empty.update(replay.found_nothing or {})
+        totals = {
+            statement: t
+            for statement, t in totals_of(m.record for m in repeats.repeats).items()
+            if finds(statement)
+        }
         yield Emptiness(
             variant,
-            {one: total.succeeded / rounds for one, total in totals.items()},
-            {one: empty[one.name] / rounds for one in totals if empty[one.name]},
-            {one: total.seconds for one, total in totals.items()},
+            {statement: total.succeeded / rounds for statement, total in totals.items()},
+            {statement: empty[statement.name] / rounds for statement in totals if empty[statement.name]},
+            {statement: total.seconds for statement, total in totals.items()},
         )
 
 
-def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] = ()) -> Table | None:
+def emptiness_table(emptinesses: Sequence[Emptiness], keys: Sequence[tuple[str, str]] = ()) -> Table | None:
     """Returns the table of the statements with an execution that found no row on any variant; None if there
     is none."""
-    statements = {statement for one in found for statement in one.found_nothing}
+    statements = {statement for emptiness in emptinesses for statement in emptiness.found_nothing}
     if not statements:
         return None
-    first = found[0]
+    first = emptinesses[0]
     ordered = sorted(statements, key=lambda statement: (-first.seconds.get(statement, 0.0), statement))
     return Table(
         name="replay_found_nothing",
@@ -85,14 +89,17 @@ def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] 
         columns=[
             Column("statement", "Statement", align="left"),
             Column("asked", "Asked", "a round"),
-            *(Column(f"empty_{n}", f"No row, {one.variant}", "a round") for n, one in enumerate(found)),
+            *(
+                Column(f"empty_{n}", f"No row, {emptiness.variant}", "a round")
+                for n, emptiness in enumerate(emptinesses)
+            ),
         ],
         rows=[
             Row(
                 [
                     words(statement.text),
                     per_round(first.asked.get(statement, 0.0)),
-                    *(per_round(one.found_nothing.get(statement, 0.0)) for one in found),
+                    *(per_round(emptiness.found_nothing.get(statement, 0.0)) for emptiness in emptinesses),
                 ]
             )
             for statement in ordered[:MOST_ROWS]

@@ -75,57 +75,57 @@ class Judged:
 
     def of(self, word: Word) -> list[StatementVerdict]:
         """Returns the statements with this verdict, with the largest share of the time first."""
-        return [one for one in self.statements if one.verdict.word == word]
+        return [statement for statement in self.statements if statement.verdict.word == word]
 
     def share(self, word: Word) -> float:
         """Returns the share, 0 to 1, of the time of all statements on the base that the statements with this
         verdict take."""
-        return sum(one.base_share for one in self.of(word))
+        return sum(statement_verdict.base_share for statement_verdict in self.of(word))
 
 
 def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
     """Returns the judged statements by variant, of the variants that were measured as the base was. Raises
     StoreError."""
     base = step.by_variant.get(results.base)
-    others = {v: own for v in results.others if (own := step.by_variant.get(v)) is not None}
+    others = {v: other for v in results.others if (other := step.by_variant.get(v)) is not None}
     if base is None or not others:
         return {}
-    verdicts = judge_measured(base.repeats, {v: own.repeats for v, own in others.items()})
-    found = {}
-    for variant, own in others.items():
-        here, there = plans_of(base), plans_of(own)
+    verdicts = judge_measured(base.repeats, {v: other.repeats for v, other in others.items()})
+    by_variant = {}
+    for variant, other in others.items():
+        here, there = plans_of(base), plans_of(other)
         statements = verdicts[variant].statements
-        new = _only_there(base, own)
-        found[variant] = Judged(
+        new = _only_there(base, other)
+        by_variant[variant] = Judged(
             variant,
             statements,
             changed_plans(here, there),
-            len({one.name for one in here} & {one.name for one in there}),
+            len({plan.name for plan in here} & {plan.name for plan in there}),
             [error for error in new if not error.apart],
-            [error for error in _only_there(own, base) if not error.apart],
-            rounds_in(own),
+            [error for error in _only_there(other, base) if not error.apart],
+            rounds_in(other),
             statements[0].verdict.margin if statements else 0.0,
             [error for error in new if error.apart],
             verdicts[variant].left_out,
             verdicts[variant].disturbance,
-            compare(answers_of(base.repeats), answers_of(own.repeats)),
+            compare(answers_of(base.repeats), answers_of(other.repeats)),
         )
-    return found
+    return by_variant
 
 
-def plans_of(own: Repeats) -> Sequence[QueryPlan]:
+def plans_of(repeats: Repeats) -> Sequence[QueryPlan]:
     """Returns the plans of the last repeat that has plans."""
-    return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
+    return next((m.record.plans for m in reversed(repeats.repeats) if m.record.plans), ())
 
 
-def replays_of(own: Repeats) -> list[ReplayRecord]:
+def replays_of(repeats: Repeats) -> list[ReplayRecord]:
     """Returns the replay records of the repeats."""
-    return [m.record.replay for m in own.repeats if m.record.replay is not None]
+    return [m.record.replay for m in repeats.repeats if m.record.replay is not None]
 
 
-def rounds_in(own: Repeats) -> int:
+def rounds_in(repeats: Repeats) -> int:
     """Returns how often the whole log was replayed."""
-    return sum(max(1, len(m.record.slices)) for m in own.repeats)
+    return sum(max(1, len(m.record.slices)) for m in repeats.repeats)
 
 
 def reaches_outside(failure: ReplayFailureRecord) -> bool:
@@ -151,25 +151,27 @@ def _only_there(here: Repeats, there: Repeats) -> list[NewError]:
     """Returns the statements that fail there with a code that never comes here; `apart` says whether that is
     the version."""
     known = {
-        (_statement(one), one.now)
+        (_statement(replay_failure), replay_failure.now)
         for replay in replays_of(here)
-        for one in replay.failures
-        if one.now is not None
+        for replay_failure in replay.failures
+        if replay_failure.now is not None
     }
     both = (*replays_of(here), *replays_of(there))
     left_out = {_statement(f) for replay in both for f in replay.failures if reaches_outside(f)}
-    found: dict[tuple[Statement, str], NewError] = {}
-    for one in (failure for replay in replays_of(there) for failure in replay.failures):
-        own = _statement(one)
-        if one.now is None or (own, one.now) in known or own in left_out:
+    new_errors: dict[tuple[Statement, str], NewError] = {}
+    for failed in (failure for replay in replays_of(there) for failure in replay.failures):
+        statement = _statement(failed)
+        if failed.now is None or (statement, failed.now) in known or statement in left_out:
             continue
-        before = found.get((own, one.now))
-        count = one.count + (before.count if before is not None else 0)
-        found[own, one.now] = NewError(own, one.now, one.then, count, one.message)
-    if not found:
+        before = new_errors.get((statement, failed.now))
+        count = failed.count + (before.count if before is not None else 0)
+        new_errors[statement, failed.now] = NewError(
+            statement, failed.now, failed.then, count, failed.message
+        )
+    if not new_errors:
         return []
     rounds = rounds_of(here.repeats), rounds_of(there.repeats)
-    judged = [replace(error, apart=_why_apart(error, *rounds)) for error in found.values()]
+    judged = [replace(error, apart=_why_apart(error, *rounds)) for error in new_errors.values()]
     return sorted(judged, key=lambda error: -error.count)
 
 
@@ -181,12 +183,12 @@ def _why_apart(error: NewError, here: Rounds, there: Rounds) -> str:
     """Returns the reason why an error of one side is no effect of its version; empty if it is one."""
     if error.sqlstate in BY_ORDER:
         return BY_ORDER[error.sqlstate]
-    own = [asked[error.statement] for asked in there.values() if error.statement in asked]
-    if not all(asked.errors for asked in own):
-        failed = sum(asked.errors > 0 for asked in own)
-        return f"in {failed} of {numbers.counted(len(own), 'round')} only"
+    rounds = [asked[error.statement] for asked in there.values() if error.statement in asked]
+    if not all(asked.errors for asked in rounds):
+        failed = sum(asked.errors > 0 for asked in rounds)
+        return f"in {failed} of {numbers.counted(len(rounds), 'round')} only"
     if any(asked[error.statement].errors for asked in here.values() if error.statement in asked) and not all(
-        asked.errors >= asked.calls for asked in own
+        asked.errors >= asked.calls for asked in rounds
     ):
         return "it fails on the other version, too, with another code"
     return ""

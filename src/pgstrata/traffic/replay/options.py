@@ -89,8 +89,8 @@ class ReplayOptions(WorkloadOptions):
     @model_validator(mode="after")
     def _contents(self, info: ValidationInfo) -> ReplayOptions:
         if (info.context or {}).get("folder"):
-            found = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
-            object.__setattr__(self, "contents", found)
+            digests = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
+            object.__setattr__(self, "contents", digests)
         return self
 
     def files(self) -> Iterator[str]:

@@ -39,23 +39,23 @@ def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
     blocks: list[Block] = []
     for step in workload.compared:
         records = {
-            variant: [m.record for m in own.repeats if m.record.replay is not None]
-            for variant, own in step.by_variant.items()
+            variant: [m.record for m in repeats.repeats if m.record.replay is not None]
+            for variant, repeats in step.by_variant.items()
         }
-        records = {variant: own for variant, own in records.items() if own}
+        records = {variant: of_variant for variant, of_variant in records.items() if of_variant}
         variants = [variant for variant in results.variants if variant in records]
         if variants:
             blocks.append(_lateness(workload, step, variants, records))
             blocks += [t for t in (_failures(workload, step, variants, records),) if t is not None]
             keys = (("workload", workload.name), ("step", step.name))
             # Without a base to be held against there are no verdicts.
-            found = judged(results, step)
-            blocks += judged_blocks(results.base, found, keys) or [
+            by_variant = judged(results, step)
+            blocks += judged_blocks(results.base, by_variant, keys) or [
                 _statements(workload, step, variants, records)
             ]
-            blocks += explained_blocks(results, workload, explained_statements(found))
-            blocks += error_blocks(results.base, found, keys)
-            if not_covered := gaps(results, step, found):
+            blocks += explained_blocks(results, workload, explained_statements(by_variant))
+            blocks += error_blocks(results.base, by_variant, keys)
+            if not_covered := gaps(results, step, by_variant):
                 blocks.append(gap_table(not_covered, keys))
             if (without := emptiness_table(emptiness_in(step), keys)) is not None:
                 blocks.append(without)
@@ -72,14 +72,14 @@ def _replays(records: list[StepRecord]) -> list[ReplayRecord]:
 def _lateness(workload: WorkloadResults, step: StepResults, variants: list[str], records: Records) -> Table:
     rows = []
     for variant in variants:
-        own = _replays(records[variant])
-        failures = [one for replay in own for one in replay.failures]
-        new = sum(one.count for one in failures if one.then is None)
-        gone = sum(one.count for one in failures if one.now is None)
-        both = sum(one.count for one in failures) - new - gone
-        counts = (sum(r.sessions for r in own), new, gone, both)
-        left = (sum(r.lost for r in own), sum(r.unsent for r in own))
-        worst = max((r.lateness for r in own), key=lambda late: late.p99)
+        replays = _replays(records[variant])
+        failures = [failure for replay in replays for failure in replay.failures]
+        new = sum(failure.count for failure in failures if failure.then is None)
+        gone = sum(failure.count for failure in failures if failure.now is None)
+        both = sum(failure.count for failure in failures) - new - gone
+        counts = (sum(r.sessions for r in replays), new, gone, both)
+        left = (sum(r.lost for r in replays), sum(r.unsent for r in replays))
+        worst = max((r.lateness for r in replays), key=lambda late: late.p99)
         late = map(_milliseconds, (worst.p50, worst.p95, worst.p99, worst.max))
         cells = [words(variant), *map(_count, counts), *map(_count, left), *late]
         rows.append(Row(cells, variant=variant))
@@ -106,26 +106,28 @@ def _lateness(workload: WorkloadResults, step: StepResults, variants: list[str],
 def _failures(
     workload: WorkloadResults, step: StepResults, variants: list[str], records: Records
 ) -> Table | None:
-    found: dict[tuple[Statement, str | None, str | None], dict[str, int]] = {}
-    said: dict[tuple[Statement, str | None, str | None], str] = {}
+    by_failure: dict[tuple[Statement, str | None, str | None], dict[str, int]] = {}
+    messages: dict[tuple[Statement, str | None, str | None], str] = {}
     for variant in variants:
-        for one in (f for replay in _replays(records[variant]) for f in replay.failures):
-            key = (recorded_statement(one.number, one.statement), one.then, one.now)
-            counts = found.setdefault(key, {})
-            counts[variant] = counts.get(variant, 0) + one.count
-            said.setdefault(key, one.message)
-    if not found:
+        for failure in (f for replay in _replays(records[variant]) for f in replay.failures):
+            key = (recorded_statement(failure.number, failure.statement), failure.then, failure.now)
+            counts = by_failure.setdefault(key, {})
+            counts[variant] = counts.get(variant, 0) + failure.count
+            messages.setdefault(key, failure.message)
+    if not by_failure:
         return None
     # New ones first: they are what an upgrade is asked about.
-    order = sorted(found, key=lambda key: (key[1] is not None, key[2] is None, -max(found[key].values())))
+    order = sorted(
+        by_failure, key=lambda key: (key[1] is not None, key[2] is None, -max(by_failure[key].values()))
+    )
     rows = [
         Row(
             [
                 words(key[0].text),
                 words(key[1] or "–"),
                 words(key[2] or "–"),
-                *(_count(found[key].get(variant, 0)) for variant in variants),
-                words(said[key]),
+                *(_count(by_failure[key].get(variant, 0)) for variant in variants),
+                words(messages[key]),
             ]
         )
         for key in order[:MOST_ROWS]
@@ -150,22 +152,22 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
     by_variant = {variant: totals_of(records[variant]) for variant in variants}
     first = by_variant[variants[0]]
     none = StatementTotal()
-    whole = sum(one.seconds for one in first.values())
+    whole = sum(total.seconds for total in first.values())
     statements = sorted(
-        {one for totals in by_variant.values() for one in totals},
-        key=lambda one: -first.get(one, none).seconds,
+        {statement for totals in by_variant.values() for statement in totals},
+        key=lambda statement: -first.get(statement, none).seconds,
     )
     rows = []
-    for one in statements[:MOST_ROWS]:
-        share = first.get(one, none).seconds / whole if whole else None
+    for statement in statements[:MOST_ROWS]:
+        share = first.get(statement, none).seconds / whole if whole else None
         cells = [
-            words(one.text),
+            words(statement.text),
             Cell(share, numbers.percent(share)),
-            _count(first.get(one, none).calls),
+            _count(first.get(statement, none).calls),
         ]
         for variant in variants:
-            own = by_variant[variant].get(one, none)
-            cells.append(_milliseconds(own.seconds / own.calls) if own.calls else missing("not asked"))
+            total = by_variant[variant].get(statement, none)
+            cells.append(_milliseconds(total.seconds / total.calls) if total.calls else missing("not asked"))
         rows.append(Row(cells))
     return Table(
         name="replay_statements",

@@ -35,12 +35,12 @@ def samples_by_number(file: Path, database: str, role: str, most: int) -> dict[i
     What one connection had set for itself (a search path, a temporary table) is not there when a plan is
     asked for. Raises CapturedError.
     """
-    found: dict[int, Statement] = {}
+    by_shape: dict[int, Statement] = {}
     with Captured(file) as captured:
         shapes = captured.header.shapes
         order = sorted(range(len(shapes)), key=lambda n: (-shapes[n].seconds, -shapes[n].calls))
         wanted = set(order[:most])
-        databases = [one.name for one in captured.header.databases]
+        databases = [captured_database.name for captured_database in captured.header.databases]
         read = 0
         for entry in captured.sessions():
             if not wanted or read > MOST_READ:
@@ -51,11 +51,11 @@ def samples_by_number(file: Path, database: str, role: str, most: int) -> dict[i
                 read += 1
                 if statement.shape in wanted and not statement.sqlstate:
                     wanted.discard(statement.shape)
-                    found[statement.shape] = statement
+                    by_shape[statement.shape] = statement
                 if not wanted or read > MOST_READ:
                     break
-    made = {n: _sample(name_of(n, shapes[n].text), role, found[n]) for n in order if n in found}
-    return {n: sample for n, sample in made.items() if sample is not None}
+    samples = {n: _sample(name_of(n, shapes[n].text), role, by_shape[n]) for n in order if n in by_shape}
+    return {n: sample for n, sample in samples.items() if sample is not None}
 
 
 def _sample(name: str, role: str, statement: Statement) -> Sample | None:

@@ -62,16 +62,16 @@ class Replay:
             raise UsageError(
                 "`after_load` is for data that `setup` has loaded", "name what makes the data: setup = …"
             )
-        made = setup(options.of_setup(), server, later)
+        setup_plan = setup(options.of_setup(), server, later)
         header = header_of(options)
-        phases = list(made.phases)
+        phases = list(setup_plan.phases)
         if options.setup:
             phases += [Admin("vacuum", ["VACUUM"]), Work("analyze", _analyze, {}), Settle([], 0)]
-        reaching = None if options.allow_outside else made.confinement.reaching
+        reaching = None if options.allow_outside else setup_plan.confinement.reaching
         covered = coverage_of(header, database_of(options, header), options, reaching)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
-        step = replay_step(options, header, made.tables, tuple(covered.told_outside))
-        confined = made.confinement.has_role
+        step = replay_step(options, header, setup_plan.tables, tuple(covered.told_outside))
+        confined = setup_plan.confinement.has_role
         alone = partial(
             alone_statements, Path(options.file), database_of(options, header).name, NAME, confined
         )
@@ -92,12 +92,12 @@ class Replay:
     def estimate(self, options: ReplayOptions) -> RunCost:
         """Returns the length of load and replay; bytes from those of the rows and the number of
         statements."""
-        made = setup(options.of_setup(), NEWEST)
+        setup_plan = setup(options.of_setup(), NEWEST)
         header = header_of(options)
-        steps = [phase for phase in made.phases if isinstance(phase, Step)]
+        steps = [phase for phase in setup_plan.phases if isinstance(phase, Step)]
         seconds = sum(step.estimated_seconds or 0.0 for step in steps) + seconds_of(options, header)
         written = min(header.statements * BYTES_PER_STATEMENT, 2.0**30)
-        return RunCost(seconds, int(made.bytes * BYTES_PER_BYTE + written + 60e6))
+        return RunCost(seconds, int(setup_plan.bytes * BYTES_PER_BYTE + written + 60e6))
 
 
 def _analyze(context: WorkContext) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ def _analyze(context: WorkContext) -> Mapping[str, Any]:
 def after_load(options: ReplayOptions, server: Features) -> list[str]:
     """Returns the statements that a server of this version executes when all is loaded. Raises UsageError for
     rows of COPY, which belong into `setup`."""
-    found: list[str] = []
+    statements: list[str] = []
     for name in options.after_load.get(major_name(major_of(server.version_num)), ()):
         for item in items(Path(name)):
             if isinstance(item, Copy):
@@ -121,8 +121,8 @@ def after_load(options: ReplayOptions, server: Features) -> list[str]:
                     f"{shown(name)} has rows behind COPY, which `after_load` does not load",
                     "put them into a file of `setup`",
                 )
-            found.append(item.text)
-    return found
+            statements.append(item.text)
+    return statements
 
 
 def header_of(options: ReplayOptions) -> Header:
@@ -138,11 +138,11 @@ def header_of(options: ReplayOptions) -> Header:
 def database_of(options: ReplayOptions, header: Header) -> Database:
     """Returns the database whose sessions are replayed. Raises UsageError if there is none of that name."""
     if options.database is None:
-        return max(header.databases, key=lambda one: one.statements)
-    for one in header.databases:
-        if one.name == options.database:
-            return one
-    names = ", ".join(shown(one.name) for one in header.databases[:20])
+        return max(header.databases, key=lambda database: database.statements)
+    for database in header.databases:
+        if database.name == options.database:
+            return database
+    names = ", ".join(shown(database.name) for database in header.databases[:20])
     raise UsageError(
         f"{shown(options.file)} has no session in database {shown(options.database)}", f"it has: {names}"
     )

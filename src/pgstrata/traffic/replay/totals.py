@@ -22,14 +22,14 @@ class StatementTotal:
 
 def totals_of(records: Iterable[StepRecord]) -> dict[Statement, StatementTotal]:
     """Returns what each statement came to."""
-    found: dict[Statement, StatementTotal] = {}
-    for one in (each for record in records for each in record.headline.statements_by_name):
-        total = found.setdefault(statement_of(one), StatementTotal())
-        total.calls += one.count
-        total.succeeded += one.count - one.errors
-        total.rows += one.rows
-        total.seconds += one.seconds_total
-    return found
+    totals: dict[Statement, StatementTotal] = {}
+    for statement_record in (each for record in records for each in record.headline.statements_by_name):
+        total = totals.setdefault(statement_of(statement_record), StatementTotal())
+        total.calls += statement_record.count
+        total.succeeded += statement_record.count - statement_record.errors
+        total.rows += statement_record.rows
+        total.seconds += statement_record.seconds_total
+    return totals
 
 
 __all__ = ["StatementTotal", "totals_of"]

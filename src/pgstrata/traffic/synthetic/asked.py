@@ -68,9 +68,18 @@ class AskedExpressions:
         column = use.column
         if column is not None:
             place = column.schema, column.table, column.name
-            own = next((one for one in known if place == (one.schema, one.table, one.column)), None)
-            if own is not None:
-                return Origin((number,), lambda dice, hide: (own.name,), f"the sequence of {column.title}")
+            sequence = next(
+                (
+                    candidate
+                    for candidate in known
+                    if place == (candidate.schema, candidate.table, candidate.column)
+                ),
+                None,
+            )
+            if sequence is not None:
+                return Origin(
+                    (number,), lambda dice, hide: (sequence.name,), f"the sequence of {column.title}"
+                )
         if not known:
             raise NotUnderstoodError("which name nextval is given is not known")
         return Origin((number,), lambda dice, hide: (dice.choice(known).name,), "any sequence", guessed=True)
@@ -79,10 +88,10 @@ class AskedExpressions:
         """Returns the column that an argument of a function is named after, None where there is none, and the
         type of the argument. Raises NotUnderstoodError where nothing is known of the function."""
         assert use.argument is not None
-        found = self._questions.argument(use.argument) if self._questions is not None else None
-        if found is None:
+        argument = self._questions.argument(use.argument) if self._questions is not None else None
+        if argument is None:
             raise NotUnderstoodError(f"what function {use.argument.function} is given is not known")
-        name, type_ = found
+        name, type_ = argument
         for named in (name, _PREFIX.sub("", name)):
             for column in tables.columns_named(named) if named else ():
                 if base_type(column.type) == base_type(type_):
@@ -125,8 +134,8 @@ class AskedExpressions:
         for key in keys:
             values = self._questions.values(self._with_keys(sampled, {number: key}))
             if values:
-                found = max(1.0, sampled.table.rows * _share_of_equal(values))
-                distances[key] = abs(math.log(found / max(1.0, self._rows)))
+                rows = max(1.0, sampled.table.rows * _share_of_equal(values))
+                distances[key] = abs(math.log(rows / max(1.0, self._rows)))
         return min(distances, key=lambda key: distances[key], default=keys[0])
 
     def _with_keys(self, sampled: Sampled, tried: Mapping[int, str] | None = None) -> Sampled:

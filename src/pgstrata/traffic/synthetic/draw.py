@@ -59,7 +59,7 @@ class Distribution:
         ]
         points = [_Stretch(value, value, share) for value, share in common]
         self._stretches = self._in_order(points, buckets)
-        self._edges = list(itertools.accumulate(one.share for one in self._stretches))
+        self._edges = list(itertools.accumulate(stretch.share for stretch in self._stretches))
         if self._edges[-1] <= 0:  # values are known, and that nobody has them
             self._edges = list(range(1, len(self._stretches) + 1))
         self._dense = self._is_dense(len(common))
@@ -79,9 +79,9 @@ class Distribution:
         """Returns common values among the buckets, sorted by their numbers; for types without numbers in
         front of the buckets, whose order is the collation's."""
         if self._numbering is None:
-            return [*sorted(points, key=lambda one: one.low), *buckets]
+            return [*sorted(points, key=lambda stretch: stretch.low), *buckets]
         number = self._numbering.number
-        return sorted([*points, *buckets], key=lambda one: (number(one.low), number(one.high)))
+        return sorted([*points, *buckets], key=lambda stretch: (number(stretch.low), number(stretch.high)))
 
     def _is_dense(self, common: int) -> bool:
         """Returns whether a value between two bounds is likely to exist."""
@@ -125,12 +125,12 @@ class Distribution:
     def beginning(self, value: str, share: float) -> str:
         """Returns the shortest beginning of a value that about this share of the rows has as well, or
         fewer."""
-        known = [(one, part) for one, part in self._common.items()]
+        known = [(known_value, part) for known_value, part in self._common.items()]
         known += [(bound, self._rest / len(self.column.bounds)) for bound in self.column.bounds]
         finest = min(part for _, part in known)
         for length in range(1, len(value)):
             begin = value[:length]
-            having = sum(part for one, part in known if one.startswith(begin))
+            having = sum(part for known_value, part in known if known_value.startswith(begin))
             if having <= max(share, finest * 1.01):
                 # What is rarer than one bound cannot be counted: a letter more is a tenth, as of digits.
                 more = math.ceil(math.log10(finest) - math.log10(share)) if 0 < share < finest else 0
@@ -193,10 +193,10 @@ class FreshKeys:
 
 def _number(text: str) -> Decimal | None:
     try:
-        found = Decimal(text)
+        decimal = Decimal(text)
     except InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return decimal if decimal.is_finite() else None
 
 
 def longest(type: str) -> int | None:

@@ -84,8 +84,8 @@ class Expressions(ABC):
                 change = SAME.get(_name(node))
                 return replace(inner, change=change) if change is not None else inner
             case ast.CoalesceExpr() | ast.MinMaxExpr():
-                found = (self._column(one, scope) for one in node.args)
-                return next((one for one in found if one.column is not None), nothing)
+                uses = (self._column(argument, scope) for argument in node.args)
+                return next((use for use in uses if use.column is not None), nothing)
             case ast.SubLink() if node.subLinkType == SubLinkType.EXPR_SUBLINK:
                 select = node.subselect
                 if not isinstance(select, ast.SelectStmt) or not select.targetList or not select.fromClause:
@@ -112,9 +112,9 @@ class Expressions(ABC):
             case ast.FuncCall():
                 self._function(node, scope, use)
             case ast.CoalesceExpr() | ast.MinMaxExpr():
-                own = self._column(node, scope)
-                for one in node.args:
-                    self._walk(one, scope, own if own.column is not None else use)
+                column_use = self._column(node, scope)
+                for expression in node.args:
+                    self._walk(expression, scope, column_use if column_use.column is not None else use)
             case ast.CaseExpr():
                 self._case(node, scope, use)
             case ast.SubLink():
@@ -122,16 +122,16 @@ class Expressions(ABC):
             case ast.BoolExpr():
                 if node.boolop != BoolExprType.AND_EXPR:
                     self._found.single = False
-                for one in node.args:
-                    self._walk(one, scope)
+                for expression in node.args:
+                    self._walk(expression, scope)
             case ast.CollateClause() | ast.NamedArgExpr():
                 self._walk(node.arg, scope, use)
             case ast.A_ArrayExpr():
-                for one in node.elements or ():
-                    self._walk(one, scope, use)
+                for expression in node.elements or ():
+                    self._walk(expression, scope, use)
             case tuple() | list():
-                for one in node:
-                    self._walk(one, scope, use)
+                for expression in node:
+                    self._walk(expression, scope, use)
             case ast.SelectStmt():
                 self._found.single = False
                 self.statement(node, scope)
@@ -166,61 +166,61 @@ class Expressions(ABC):
                 self._compared(left, right, "like", scope)
             case A_Expr_Kind.AEXPR_IN:
                 kind = COMPARED[name]  # = of IN, <> of NOT IN
-                own = replace(self._about(left, scope), kind=kind)
+                left_use = replace(self._about(left, scope), kind=kind)
                 self._walk(left, scope, self._of_list(right, scope))
-                for one in right:
-                    if isinstance(left, ast.RowExpr) and isinstance(one, ast.RowExpr):
-                        self._rows(left, one, kind, scope)
+                for element in right:
+                    if isinstance(left, ast.RowExpr) and isinstance(element, ast.RowExpr):
+                        self._rows(left, element, kind, scope)
                     else:
-                        self._walk(one, scope, own)
+                        self._walk(element, scope, left_use)
             case A_Expr_Kind.AEXPR_OP_ANY | A_Expr_Kind.AEXPR_OP_ALL:
-                own, other = self._column(left, scope), self._column(right, scope)
+                left_use, other = self._column(left, scope), self._column(right, scope)
                 self._walk(left, scope, replace(other, kind="element"))
                 listed = isinstance(_uncast(right), ast.A_ArrayExpr)
-                self._walk(right, scope, own if listed else replace(own, kind="any"))
+                self._walk(right, scope, left_use if listed else replace(left_use, kind="any"))
             case A_Expr_Kind.AEXPR_NULLIF:
                 self._compared(left, right, "equal", scope)
             case _:  # BETWEEN in its four forms
-                own = self._about(left, scope)
+                left_use = self._about(left, scope)
                 self._walk(left, scope, self._of_list(right, scope))
-                self._walk(right[0], scope, replace(own, kind="greater"))
-                self._walk(right[1], scope, replace(own, kind="less"))
+                self._walk(right[0], scope, replace(left_use, kind="greater"))
+                self._walk(right[1], scope, replace(left_use, kind="less"))
 
     def _about(self, node: Any, scope: Scope) -> Use:
         """Returns the column that an expression is about, or the expression itself if a server may be
         asked."""
-        own = self._column(node, scope)
-        if own.column is None and (sampled := sampled_expression(node, scope)) is not None:
-            return replace(own, sampled=sampled)
-        return own
+        column_use = self._column(node, scope)
+        if column_use.column is None and (sampled := sampled_expression(node, scope)) is not None:
+            return replace(column_use, sampled=sampled)
+        return column_use
 
     def _key(self, left: Any, right: Any, name: str, scope: Scope) -> None:
         """Records the use of a parameter as a key: `document ->> $1`, `document ? $1`. Raises
         NotUnderstoodError for a key that cannot be known."""
         self._walk(left, scope)
-        own = _uncast(right)
-        if isinstance(own, ast.ParamRef):
+        operand = _uncast(right)
+        if isinstance(operand, ast.ParamRef):
             sampled = sampled_expression(left, scope)
             if sampled is None or name in ("@?", "#-"):
                 raise NotUnderstoodError(KEY_UNKNOWN)
             several = "one of several" if name in ("#>", "#>>", "?|", "?&") else ""
-            self._use(own.number, Use("key", sampled=sampled, guess=several or None))
+            self._use(operand.number, Use("key", sampled=sampled, guess=several or None))
         elif _has_parameter(right):
             raise NotUnderstoodError(KEY_UNKNOWN)
 
     def _of_list(self, nodes: Any, scope: Scope) -> Use | None:
         """Returns the use of a parameter compared with a list: `$1 IN (a, b)`, `$1 BETWEEN a AND b`; None
         without a column."""
-        found = (self._column(one, scope) for one in nodes)
-        return next((one for one in found if one.column is not None), None)
+        uses = (self._column(node, scope) for node in nodes)
+        return next((use for use in uses if use.column is not None), None)
 
     def _compared(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
         if isinstance(left, ast.RowExpr) and isinstance(right, ast.RowExpr):
             self._rows(left, right, kind, scope)
             return
-        for one, other, how in ((left, right, TURNED.get(kind, kind)), (right, left, kind)):
+        for side, other, how in ((left, right, TURNED.get(kind, kind)), (right, left, kind)):
             # What nothing is drawn for needs no use, which takes time to find.
-            self._walk(one, scope, self._against(other, how, scope) if _has_parameter(one) else None)
+            self._walk(side, scope, self._against(other, how, scope) if _has_parameter(side) else None)
 
     def _against(self, node: Any, kind: Kind, scope: Scope) -> Use | None:
         """Returns the use of a parameter that is compared with an expression; None if it is unknown."""
@@ -236,24 +236,24 @@ class Expressions(ABC):
     def _rows(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
         """Compares rows column by column: the first decides which of them come, the rest only among equal
         ones."""
-        for place, (one, other) in enumerate(zip(left.args or (), right.args or (), strict=False)):
-            self._compared(one, other, kind if place == 0 else "equal", scope)
+        for place, (part, other) in enumerate(zip(left.args or (), right.args or (), strict=False)):
+            self._compared(part, other, kind if place == 0 else "equal", scope)
 
     def _calculated(self, left: Any, right: Any, name: str, scope: Scope, use: Use | None) -> None:
         """Records the use of a parameter in a calculation: it is small; of two that stand alone the first is
         the value."""
-        plain = [isinstance(_uncast(one), ast.ParamRef) for one in (left, right)]
+        plain = [isinstance(_uncast(side), ast.ParamRef) for side in (left, right)]
         if all(plain) or left is None:
             neutral = "1" if name in "*/%^" else "0"
             self._walk(left, scope, use)
             self._walk(right, scope, Use("guess", guess=neutral) if left is not None else use)
             return
-        for one, other in ((left, right), (right, left)):
-            own = _uncast(one)
-            if isinstance(own, ast.ParamRef):
-                self._walk(one, scope, Use("guess", guess=self._small(other, own, one, name, scope)))
+        for side, other in ((left, right), (right, left)):
+            operand = _uncast(side)
+            if isinstance(operand, ast.ParamRef):
+                self._walk(side, scope, Use("guess", guess=self._small(other, operand, side, name, scope)))
             else:
-                self._walk(one, scope)
+                self._walk(side, scope)
 
     def _small(self, other: Any, parameter: Any, cast: Any, name: str, scope: Scope) -> str:
         """Returns a usual second operand, by the type of the first."""
@@ -320,18 +320,18 @@ class Expressions(ABC):
         if name not in READING and name not in LOCKS and _has_parameter(arguments):
             self._given(node, scope)
             return
-        for place, one in enumerate(arguments):
+        for place, argument in enumerate(arguments):
             if name in QUERIES and len(arguments) == 2:
-                own = use if place == 1 else Use("guess", guess="english")
+                argument_use = use if place == 1 else Use("guess", guess="english")
             elif place in usual:
-                own = Use("guess", guess=usual[place])
+                argument_use = Use("guess", guess=usual[place])
             elif name in SUMMED:
-                own = Use("guess", guess="1", type="integer")
+                argument_use = Use("guess", guess="1", type="integer")
             elif name in LOCKS:
-                own = Use("guess", guess=None, type="bigint")
+                argument_use = Use("guess", guess=None, type="bigint")
             else:
-                own = use if name in THROUGH and place == 0 else None
-            self._walk(one, scope, own)
+                argument_use = use if name in THROUGH and place == 0 else None
+            self._walk(argument, scope, argument_use)
         for part in (node.agg_order, node.agg_filter, node.over):
             self._walk(part, scope)
 
@@ -340,41 +340,41 @@ class Expressions(ABC):
         that is passed by name."""
         names = [part.sval for part in node.funcname]
         schema = names[-2] if len(names) > 1 else ""
-        for place, one in enumerate(node.args):
-            if isinstance(one, ast.NamedArgExpr) and _has_parameter(one):
+        for place, expression in enumerate(node.args):
+            if isinstance(expression, ast.NamedArgExpr) and _has_parameter(expression):
                 raise NotUnderstoodError(f"what function {names[-1]} is given is not known")
             argument = Argument(schema, names[-1], place, len(node.args))
-            self._walk(one, scope, Use("argument", argument=argument))
+            self._walk(expression, scope, Use("argument", argument=argument))
 
     def _called_by_name(self, node: Any) -> None:
         """Rewrites `extract($1 FROM day)`, which no server prepares, as `date_part($1, day)`."""
         written = re.compile(r"extract\s*\(\s*(\$[0-9]+)\s+from\s", re.IGNORECASE)
-        found = written.match(self._text, node.location)
-        if found is not None:
-            self._edits.append((found.start(), found.end(), f"pg_catalog.date_part({found[1]}, "))
+        match = written.match(self._text, node.location)
+        if match is not None:
+            self._edits.append((match.start(), match.end(), f"pg_catalog.date_part({match[1]}, "))
 
     def _case(self, node: Any, scope: Scope, use: Use | None) -> None:
         compared = self._column(node.arg, scope) if node.arg is not None else None
         self._walk(node.arg, scope)
         results = [when.result for when in node.args] + [node.defresult]
         if use is None or use.kind == "guess":
-            found = (self._column(one, scope) for one in results if one is not None)
-            own = next((one for one in found if one.column is not None), None)
-            use = own or use or Use("guess", guess="1")
+            uses = (self._column(branch, scope) for branch in results if branch is not None)
+            branch_use = next((candidate for candidate in uses if candidate.column is not None), None)
+            use = branch_use or use or Use("guess", guess="1")
         for when in node.args:
             self._walk(when.expr, scope, compared)
-        for one in results:
-            if use.type and isinstance(one, ast.ParamRef):
+        for branch in results:
+            if use.type and isinstance(branch, ast.ParamRef):
                 # Nothing else says its type to the server.
-                end = one.location + len(f"${one.number}")
+                end = branch.location + len(f"${branch.number}")
                 self._edits.append((end, end, f"::{use.type}"))
-            self._walk(one, scope, use)
+            self._walk(branch, scope, use)
 
     def _sublink(self, node: Any, scope: Scope) -> None:
         self._found.single = False
-        found = self.statement(node.subselect, scope)
+        outputs = self.statement(node.subselect, scope)
         if node.testexpr is not None:
-            column = found[0].column if found else None
+            column = outputs[0].column if outputs else None
             self._walk(node.testexpr, scope, Use("equal", column) if column is not None else None)
 
 
@@ -415,7 +415,7 @@ class _Sampling:
             case ast.FuncCall():
                 return self._function(node)
             case ast.CoalesceExpr():
-                arguments = [self.copied(one) for one in node.args]
+                arguments = [self.copied(argument) for argument in node.args]
                 return None if None in arguments else ast.CoalesceExpr(args=tuple(arguments))
             case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP and len(node.name) == 1:
                 return self._operator(node)
@@ -425,10 +425,10 @@ class _Sampling:
         names = [part.sval for part in node.fields if isinstance(part, ast.String)]
         if len(names) != len(node.fields) or len(names) > 2:
             return None
-        found = self._scope.source(names[-1], names[0] if len(names) > 1 else None)
-        if found is None:
+        source = self._scope.source(names[-1], names[0] if len(names) > 1 else None)
+        if source is None:
             return None
-        alias, column = found
+        alias, column = source
         if column.definition or (self.table is not None and self.alias != alias):
             return None
         self.table, self.alias = column, alias
@@ -440,7 +440,9 @@ class _Sampling:
         if qualified or name not in READING or name in AGGREGATES or node.over is not None:
             return None
         usual = USUAL.get(name, {})
-        arguments = [self.copied(one, usual.get(place)) for place, one in enumerate(node.args or ())]
+        arguments = [
+            self.copied(argument, usual.get(place)) for place, argument in enumerate(node.args or ())
+        ]
         if None in arguments:
             return None
         # By this name: a function of the same name in another schema is somebody's own.
@@ -452,10 +454,10 @@ class _Sampling:
         if name not in KEYS and name not in ARITHMETIC:
             return None
         left = None if node.lexpr is None else self.copied(node.lexpr)
-        own = _uncast(node.rexpr)
-        if name in KEYS and isinstance(own, ast.ParamRef):
-            self.keys.append(own.number)
-            right: Any = ast.ParamRef(number=own.number)
+        operand = _uncast(node.rexpr)
+        if name in KEYS and isinstance(operand, ast.ParamRef):
+            self.keys.append(operand.number)
+            right: Any = ast.ParamRef(number=operand.number)
         else:
             right = self.copied(node.rexpr)
         if right is None or (left is None and node.lexpr is not None):

@@ -80,9 +80,9 @@ class _Found:
         reason."""
         key = why, called.text if apart else ""
         # Utility statements have their constants, passwords among them.
-        one = self.left_out.setdefault(key, LeftOut(why, example=shape(called.text).text))
-        one.count += called.calls
-        one.seconds += called.seconds
+        left_out = self.left_out.setdefault(key, LeftOut(why, example=shape(called.text).text))
+        left_out.count += called.calls
+        left_out.seconds += called.seconds
 
 
 def synthetic(
@@ -110,27 +110,29 @@ def synthetic(
     hide: Hide = mask or str
     # The keys of documents may be values, as those of a map are.
     asked = questions if mask is None else None
-    found = _understood(statistics, types_of, rows_of, asked, masked=mask is not None, reads_only=reads_only)
-    if not found.shares:
-        raise _nothing(found)
-    shares = shared_out(found.shares, calls)
-    whole = sum(one.number for one in shares)
+    outcome = _understood(
+        statistics, types_of, rows_of, asked, masked=mask is not None, reads_only=reads_only
+    )
+    if not outcome.shares:
+        raise _nothing(outcome)
+    shares = shared_out(outcome.shares, calls)
+    whole = sum(share.number for share in shares)
     count, rate, paced = _pace(statistics, shares, sessions)
     dice = Random(seed)
     with Writer(to) as writer:
         begin = int(datetime.now(UTC).timestamp() * 1e6)
         database = writer.database(statistics.database)
         open_ = [writer.begin(begin, database) for _ in range(min(count, whole))]
-        shapes = [_shape_number(writer, one) for one in shares]
-        for place, number in enumerate(spread_out([one.number for one in shares], seed)):
-            one = shares[number]
+        shapes = [_shape_number(writer, share) for share in shares]
+        for place, number in enumerate(spread_out([share.number for share in shares], seed)):
+            share = shares[number]
             statement = CapturedStatement(
                 begin + round(place / rate * 1e6),
-                round(one.called.seconds / one.called.calls * 1e6),
+                round(share.called.seconds / share.called.calls * 1e6),
                 PREPARED,
                 shapes[number],
-                one.understood.text,
-                one.parameters(dice, hide),
+                share.understood.text,
+                share.parameters(dice, hide),
             )
             writer.add(open_[place % len(open_)], statement, common=True)
         for session in open_:
@@ -140,7 +142,9 @@ def synthetic(
             source=STATISTICS,
             files=[f"database {statistics.database}"],
             masked=mask is not None,
-            left_out=sorted(found.left_out.values(), key=lambda one: (-one.seconds, -one.count)),
+            left_out=sorted(
+                outcome.left_out.values(), key=lambda left_out: (-left_out.seconds, -left_out.count)
+            ),
         )
         header.notes = _notes(statistics, shares, header.left_out, paced=paced)
         return writer.finish(header)
@@ -155,56 +159,58 @@ def _understood(
     masked: bool,
     reads_only: bool,
 ) -> _Found:
-    found = _Found()
+    outcome = _Found()
     known_tables, known = Tables(statistics.columns), KnownValues()
     for called in _together(statistics.statements):
         if not called.here:
-            found.leave_out(called, "in another database, of which nothing else is known", apart=False)
+            outcome.leave_out(called, "in another database, of which nothing else is known", apart=False)
         elif not called.text:
-            found.leave_out(called, "statements of other users, whose texts are hidden", apart=False)
+            outcome.leave_out(called, "statements of other users, whose texts are hidden", apart=False)
         elif called.nested:
-            found.leave_out(called, "executed by functions, which are asked again themselves", apart=False)
+            outcome.leave_out(called, "executed by functions, which are asked again themselves", apart=False)
         elif "pg_stat_statements" in called.text or MARK in called.text:
-            found.leave_out(called, "questions to pg_stat_statements, and pgstrata's own", apart=False)
+            outcome.leave_out(called, "questions to pg_stat_statements, and pgstrata's own", apart=False)
         else:
             try:
                 understood = understand(called.text, known_tables, masked=masked)
                 if reads_only and not understood.reads:
-                    found.leave_out(called, "it changes data, or may", apart=True)
+                    outcome.leave_out(called, "it changes data, or may", apart=True)
                     continue
                 types = None if types_of is None else types_of(understood.text)
-                made = origins(understood, called, known, types, rows_of, questions, known_tables)
-                found.shares.append(Share(called, understood, made))
+                parameter_origins = origins(
+                    understood, called, known, types, rows_of, questions, known_tables
+                )
+                outcome.shares.append(Share(called, understood, parameter_origins))
             except NotUnderstoodError as error:
-                found.leave_out(called, str(error), apart=not str(error).startswith("utility"))
-    return found
+                outcome.leave_out(called, str(error), apart=not str(error).startswith("utility"))
+    return outcome
 
 
 def _together(statements: Sequence[CalledStatement]) -> Iterator[CalledStatement]:
     """Merges the same statements of several users and yields each once."""
-    found: dict[tuple[str, bool, bool], CalledStatement] = {}
-    for one in statements:
-        key = one.text, one.nested, one.here
-        before = found.get(key)
-        found[key] = (
-            one
+    by_key: dict[tuple[str, bool, bool], CalledStatement] = {}
+    for statement in statements:
+        key = statement.text, statement.nested, statement.here
+        before = by_key.get(key)
+        by_key[key] = (
+            statement
             if before is None
             else replace(
                 before,
-                calls=before.calls + one.calls,
-                seconds=before.seconds + one.seconds,
-                rows=before.rows + one.rows,
+                calls=before.calls + statement.calls,
+                seconds=before.seconds + statement.seconds,
+                rows=before.rows + statement.rows,
             )
         )
-    return (one for one in found.values() if one.calls > 0)
+    return (statement for statement in by_key.values() if statement.calls > 0)
 
 
-def _nothing(found: _Found) -> UsageError:
-    first = max(found.left_out.values(), key=lambda one: one.seconds, default=None)
+def _nothing(outcome: _Found) -> UsageError:
+    first = max(outcome.left_out.values(), key=lambda left_out: left_out.seconds, default=None)
     if first is None:
         return UsageError("pg_stat_statements has counted no call", "let the application work for a while")
     return UsageError(
-        f"none of the {len(found.left_out):,} kinds of statements can be asked again; most of their time "
+        f"none of the {len(outcome.left_out):,} kinds of statements can be asked again; most of their time "
         f"took: {first.why}",
         "where texts are hidden, GRANT pg_read_all_stats TO the user that asks",
     )
@@ -216,15 +222,15 @@ def _nothing(found: _Found) -> UsageError:
 def shared_out(shares: Sequence[Share], calls: int) -> list[Share]:
     """Returns the shares with `calls` calls spread as the original's were, by largest remainders; each
     statement has one at least. If the original had no more, they are the original's own."""
-    whole = sum(one.called.calls for one in shares)
+    whole = sum(share.called.calls for share in shares)
     if whole <= calls:
-        return [replace(one, number=one.called.calls) for one in shares]
-    exact = [one.called.calls * calls / whole for one in shares]
-    given = [math.floor(one) for one in exact]
+        return [replace(share, number=share.called.calls) for share in shares]
+    exact = [share.called.calls * calls / whole for share in shares]
+    given = [math.floor(exact_calls) for exact_calls in exact]
     order = sorted(range(len(shares)), key=lambda n: given[n] - exact[n])
     for number in order[: calls - sum(given)]:
         given[number] += 1
-    return [replace(one, number=max(1, number)) for one, number in zip(shares, given, strict=True)]
+    return [replace(share, number=max(1, number)) for share, number in zip(shares, given, strict=True)]
 
 
 def spread_out(counts: Sequence[int], seed: int) -> Iterator[int]:
@@ -238,8 +244,8 @@ def spread_out(counts: Sequence[int], seed: int) -> Iterator[int]:
 
 def _pace(statistics: Statistics, shares: Sequence[Share], sessions: int | None) -> tuple[int, float, bool]:
     """Sessions; statements each second; whether both are what the original's statistics say."""
-    calls = sum(one.called.calls for one in shares)
-    seconds = sum(one.called.seconds for one in shares)
+    calls = sum(share.called.calls for share in shares)
+    seconds = sum(share.called.seconds for share in shares)
     if statistics.seconds:
         busy = seconds / statistics.seconds
         count = sessions or max(1, min(MOST_SESSIONS, math.ceil(SPARE * busy)))
@@ -269,23 +275,29 @@ def _notes(
 ) -> list[str]:
     """Returns notes that a user who replays the file has to know."""
     notes = ["each statement is a transaction of its own: which stood together is counted nowhere"]
-    whole = sum(one.called.seconds for one in shares) + sum(one.seconds for one in left_out)
+    whole = sum(statement_share.called.seconds for statement_share in shares) + sum(
+        omitted.seconds for omitted in left_out
+    )
 
     def share(seconds: float) -> str:
         return numbers.significant(100 * seconds / whole if whole else 0.0)
 
-    guessed = [one for one in shares if one.guesses]
+    guessed = [statement_share for statement_share in shares if statement_share.guesses]
     if guessed:
-        seconds = sum(one.called.seconds for one in guessed)
+        seconds = sum(statement_share.called.seconds for statement_share in guessed)
         notes.append(
             f"values of {len(guessed):,} statements ({share(seconds)} % of the time) are guessed in part: "
             "`pgstrata capture FILE --format json` says which (`parameters`)"
         )
-    calls = sum(one.called.calls for one in shares)
-    in_file = sum(one.number for one in shares)
-    rare = [one for one in shares if one.number == 1 and one.called.calls * in_file < calls]
+    calls = sum(statement_share.called.calls for statement_share in shares)
+    in_file = sum(statement_share.number for statement_share in shares)
+    rare = [
+        statement_share
+        for statement_share in shares
+        if statement_share.number == 1 and statement_share.called.calls * in_file < calls
+    ]
     if rare:
-        seconds = sum(one.called.seconds for one in rare)
+        seconds = sum(statement_share.called.seconds for statement_share in rare)
         notes.append(
             f"{len(rare):,} statements ({share(seconds)} % of the time) are rarer than one call in "
             f"{in_file:,}, and are asked once: their share of the time will be larger (--calls)"

@@ -36,12 +36,19 @@ class Tables:
     def table(self, schema: str | None, name: str) -> Mapping[str, KnownColumn] | None:
         """Returns the columns of a table in their order; None if it is unknown."""
         schemas = [schema] if schema else self._schemas.get(name, [])
-        return next((self._tables[one, name] for one in schemas if (one, name) in self._tables), None)
+        return next(
+            (
+                self._tables[known_schema, name]
+                for known_schema in schemas
+                if (known_schema, name) in self._tables
+            ),
+            None,
+        )
 
     def columns_named(self, name: str) -> Sequence[KnownColumn]:
         """Returns the columns of this name in all tables of users: keys, then those of large tables first."""
-        found = self._named.get(name, [])
-        return sorted(found, key=lambda column: (not column.keys or column.refers, -column.rows))
+        columns = self._named.get(name, [])
+        return sorted(columns, key=lambda column: (not column.keys or column.refers, -column.rows))
 
 
 class Scope:

@@ -82,10 +82,10 @@ def _digits(text: str) -> int:
 
 def _moment(text: str) -> int:
     """Microseconds since 2000."""
-    found = _WHEN.match(text)
-    if found is None:
+    match = _WHEN.match(text)
+    if match is None:
         raise ValueError(text)
-    return (datetime.fromisoformat(f"{found[1]} {found[2]}") - _EPOCH) // timedelta(microseconds=1)
+    return (datetime.fromisoformat(f"{match[1]} {match[2]}") - _EPOCH) // timedelta(microseconds=1)
 
 
 def _moment_text(number: int) -> str:

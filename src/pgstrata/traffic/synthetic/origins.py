@@ -88,7 +88,7 @@ def range_between(distribution: Distribution, low: int, high: int, share: float 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         begin = dice.random() * (1 - width)
         ends = distribution.at(begin), distribution.at(min(1.0, begin + width))
-        return [hidden(one, distribution.column, hide) for one in ends]
+        return [hidden(end, distribution.column, hide) for end in ends]
 
     words = f"a range of {distribution.column.title}"
     return Origin((low, high), draw, words if share is None else f"{words}: {100 * width:.3g} % of the rows")
@@ -99,8 +99,8 @@ def range_beyond(distribution: Distribution, number: int, share: float | None, *
     mean = 0.5 if share is None else share
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        own = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
-        return (hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
+        position = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
+        return (hidden(distribution.at(1 - position if above else position), distribution.column, hide),)
 
     words = f"{'above' if above else 'below'} it in {distribution.column.title}"
     return Origin((number,), draw, words if share is None else f"{words}: {100 * mean:.3g} % of the rows")

@@ -126,9 +126,9 @@ class _Origins:
         self._expressions = AskedExpressions(self._uses, questions, selective)
 
     def origins(self) -> list[Origin]:
-        found = self._ranges() + self._of_rows()
-        done = {number for origin in found for number in origin.numbers}
-        return found + [self._single(n, use) for n, use in self._uses.items() if n not in done]
+        known = self._ranges() + self._of_rows()
+        done = {number for origin in known for number in origin.numbers}
+        return known + [self._single(n, use) for n, use in self._uses.items() if n not in done]
 
     def _best(self, number: int) -> Use:
         """Returns the most informative of a parameter's uses."""
@@ -151,12 +151,12 @@ class _Origins:
             assert use.column is not None
             for key in use.column.keys:
                 by_index.setdefault(key, []).append(use.column)
-        found: set[KnownColumn] = set()
+        fresh: set[KnownColumn] = set()
         for columns in by_index.values():
             able = [column for column in columns if not column.refers and self._makes_keys(column)]
-            if able and not found & set(columns):
-                found.add(min(able, key=lambda column: base_type(column.type) not in LARGEST))
-        return found
+            if able and not fresh & set(columns):
+                fresh.add(min(able, key=lambda column: base_type(column.type) not in LARGEST))
+        return fresh
 
     def _makes_keys(self, column: KnownColumn) -> bool:
         try:
@@ -175,25 +175,33 @@ class _Origins:
             if use.kind in _RANGES and use.column is not None:
                 by_column.setdefault(use.column, []).append((number, use))
         known = {column: self._known.distribution(column) for column in by_column}
-        share = self._share(len([one for one in known.values() if one is not None]))
-        found: list[Origin] = []
+        share = self._share(
+            len(
+                [
+                    known_distribution
+                    for known_distribution in known.values()
+                    if known_distribution is not None
+                ]
+            )
+        )
+        origins: list[Origin] = []
         for column, ends in by_column.items():
             distribution = known[column]
             if distribution is None:
                 continue
             if like := next((number for number, use in ends if use.kind == "like"), None):
-                found.append(beginning_like(like, distribution, self._uses[like], share))
+                origins.append(beginning_like(like, distribution, self._uses[like], share))
             low = next((number for number, use in ends if use.kind == "greater"), None)
             high = next((number for number, use in ends if use.kind == "less"), None)
             rest = [number for number, _ in ends if number not in (like, low, high)]
             if low is not None and high is not None:
-                found.append(range_between(distribution, low, high, share))
+                origins.append(range_between(distribution, low, high, share))
             elif low is not None:
-                found.append(range_beyond(distribution, low, share, above=True))
+                origins.append(range_beyond(distribution, low, share, above=True))
             elif high is not None:
-                found.append(range_beyond(distribution, high, share, above=False))
-            found += [drawn_from(number, distribution, None) for number in rest]
-        return found
+                origins.append(range_beyond(distribution, high, share, above=False))
+            origins += [drawn_from(number, distribution, None) for number in rest]
+        return origins
 
     def _share(self, ranges: int) -> float | None:
         """Returns the share of a table's rows that one range is to take in, by the number of rows a call has
@@ -213,21 +221,21 @@ class _Origins:
             # The values of a list: rows that have one of them.
             shares[key] = shares.get(key, 0.0) + distribution.selectivity()
         share = math.prod(
-            {"equal": min(1.0, one), "unequal": max(0.0, 1.0 - one)}.get(kind, 1.0)
-            for (_, kind), one in shares.items()
+            {"equal": min(1.0, selectivity), "unequal": max(0.0, 1.0 - selectivity)}.get(kind, 1.0)
+            for (_, kind), selectivity in shares.items()
         )
         table = next((column for column, _ in shares), None)
         if table is None or table.rows * share <= 0:
             return None
         if self._understood.whole:
-            found = self._rows
+            rows = self._rows
         elif self._blocks and self._blocks < table.pages:
             # Not the whole table: of rows that lie together each block has many, of others one.
             together = abs(table.correlation)
-            found = self._blocks * (together * table.rows / table.pages + 1 - together)
+            rows = self._blocks * (together * table.rows / table.pages + 1 - together)
         else:
             return None
-        return float(min(1.0, found / (table.rows * share)) ** (1 / ranges))
+        return float(min(1.0, rows / (table.rows * share)) ** (1 / ranges))
 
     # --- rows ---------------------------------------------------------------------------------------
 
@@ -241,15 +249,15 @@ class _Origins:
             column = use.column
             if use.kind == "equal" and column is not None and not column.elements and not column.definition:
                 by_table.setdefault((column.schema, column.table), {}).setdefault(column, number)
-        found: list[Origin] = []
+        origins: list[Origin] = []
         for uses in by_table.values():
             columns = list(uses)
             if len(columns) == 1 and not self._few_are_known(columns[0]):
                 continue
             if rows := self._rows_of(columns):
                 changes = [self._change(uses[column]) for column in columns]
-                found.append(drawn_together(tuple(uses.values()), columns, changes, rows))
-        return found
+                origins.append(drawn_together(tuple(uses.values()), columns, changes, rows))
+        return origins
 
     def _few_are_known(self, column: KnownColumn) -> bool:
         distribution = self._known.distribution(column)

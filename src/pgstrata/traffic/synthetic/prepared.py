@@ -33,8 +33,8 @@ def types_by(connection: psycopg.Connection[Any]) -> TypesOf:
         if result.status == ExecStatus.COMMAND_OK:
             result = server.describe_prepared(b"")
         if result.status != ExecStatus.COMMAND_OK:
-            said = server_said(result.error_message.decode("utf-8", "replace"))
-            raise NotUnderstoodError(f"the server does not prepare it: {said}")
+            message = server_said(result.error_message.decode("utf-8", "replace"))
+            raise NotUnderstoodError(f"the server does not prepare it: {message}")
         return [name_of(result.param_type(number)) for number in range(result.nparams)]
 
     return types_of

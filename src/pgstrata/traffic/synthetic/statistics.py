@@ -176,21 +176,21 @@ def _catalogs_only(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
     database = connection.info.dbname
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {MARK} n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE e.extname = 'pg_stat_statements'"
     ).fetchone()
-    if found is None:
+    if row is None:
         raise UsageError(
             f"pg_stat_statements is not in database {shown(database)}",
             "CREATE EXTENSION pg_stat_statements; the server counts statements from the restart with "
             "shared_preload_libraries = 'pg_stat_statements' on",
         )
-    schema = sql.Identifier(found[0])
+    schema = sql.Identifier(row[0])
     informed = connection.execute(
         f"SELECT {MARK} FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.relname = 'pg_stat_statements_info' AND n.nspname = %s",
-        (found[0],),
+        (row[0],),
     ).fetchone()
     seconds = sql.SQL("NULL")
     if informed is not None:
@@ -223,13 +223,13 @@ def statistics_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[KnownColu
         )
     database = _database(rows)
     statements = [_called(row, database) for row in rows]
-    if all(not one.here for one in statements):
+    if all(not statement.here for statement in statements):
         raise UsageError(
             f"pg_stat_statements has counted no statement in database {shown(database)}",
             f"name another database: it has {', '.join(sorted({shown(_name(row)) for row in rows})[:10])}",
         )
-    if not any(one.analyzed for one in columns if one.schema != "pg_catalog"):
-        if any(not one.readable for one in columns):
+    if not any(column.analyzed for column in columns if column.schema != "pg_catalog"):
+        if any(not column.readable for column in columns):
             raise UsageError(
                 "this user may not read the statistics of any table: pg_stats shows those of tables that can "
                 "be read",
@@ -240,7 +240,7 @@ def statistics_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[KnownColu
             "run ANALYZE in it once",
         )
     seconds = rows[0].get("seconds")
-    users = {row.get("userid") for row, one in zip(rows, statements, strict=True) if one.here}
+    users = {row.get("userid") for row, statement in zip(rows, statements, strict=True) if statement.here}
     return Statistics(database, statements, columns, float(seconds) if seconds else None, len(users))
 
 
@@ -288,9 +288,9 @@ def _boolean(value: object, *, otherwise: bool) -> bool:
 
 def column_in(row: Mapping[str, Any]) -> KnownColumn:
     rows = max(0.0, float(row.get("rows") or 0.0))
-    found = row.get("n_distinct")
+    n_distinct = row.get("n_distinct")
     null_share = float(row.get("null_frac") or 0.0)
-    distinct: float | None = float(found) if found is not None else None
+    distinct: float | None = float(n_distinct) if n_distinct is not None else None
     if distinct is not None and distinct <= 0:
         # A share of the rows, as it grows with them; 0 is what the server does not know.
         distinct = -distinct * rows or None

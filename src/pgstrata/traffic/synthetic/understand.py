@@ -47,11 +47,11 @@ def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Unde
 def _numbered(text: str) -> str:
     """Returns the statement with $n for each question mark, which stood for a constant before 10."""
     last = numbers_in(text)
-    made = []
+    parts = []
     for kind, piece in tokens(text):
         last += kind == "other" and piece == "?"
-        made.append(f"${last}" if kind == "other" and piece == "?" else piece)
-    return "".join(made)
+        parts.append(f"${last}" if kind == "other" and piece == "?" else piece)
+    return "".join(parts)
 
 
 def _begin(text: str, node: Any) -> int:
@@ -62,8 +62,8 @@ def _begin(text: str, node: Any) -> int:
     }
     words["DeleteStmt"] = "delete with"
     behind = text.lower().find(" as ")
-    found = [text.lower().find(word, behind) for word in words.get(type(node).__name__, "merge").split()]
-    places = [place for place in found if place >= 0]
+    positions = [text.lower().find(word, behind) for word in words.get(type(node).__name__, "merge").split()]
+    places = [place for place in positions if place >= 0]
     if behind < 0 or not places:
         raise NotUnderstoodError("it prepares a statement that cannot be found in it")
     return min(places)
@@ -97,24 +97,24 @@ class _Reader(Expressions):
         self._with(node.withClause, scope)
         if node.op != SetOperation.SETOP_NONE:
             self._found.single = False
-            found = self._select(node.larg, scope, into)
+            outputs = self._select(node.larg, scope, into)
             self._select(node.rarg, scope, into)
         elif node.valuesLists:
             width = len(node.valuesLists[0])
             for row in node.valuesLists:
                 for place, value in enumerate(row):
                     self._walk(value, scope, into[place] if place < len(into) else None)
-            found = [OutputColumn(f"column{number}", None) for number in range(1, width + 1)]
+            outputs = [OutputColumn(f"column{number}", None) for number in range(1, width + 1)]
         else:
             for item in node.fromClause or ():
                 self._source(item, scope)
-            found = []
+            outputs = []
             for place, target in enumerate(node.targetList or ()):
                 use = into[place] if place < len(into) else None
                 if use is None and isinstance(target.val, ast.ParamRef):
                     use = Use("guess", guess="1")
                 self._walk(target.val, scope, use)
-                found += self._outputs(target, scope)
+                outputs += self._outputs(target, scope)
             self._walk(node.whereClause, scope)
             for part in (node.groupClause, node.havingClause, node.windowClause):
                 self._found.whole = self._found.whole and not part
@@ -130,19 +130,19 @@ class _Reader(Expressions):
                     self._walk(count, scope, kind)
         if node.lockingClause:
             self._found.reads = False
-        return found
+        return outputs
 
     def _with(self, clause: Any, scope: Scope) -> None:
         if clause is None:
             return
         self._found.single = False
-        for one in clause.ctes:
+        for cte in clause.ctes:
             if clause.recursive:
-                scope.common[one.ctename] = {}
-            found = self.statement(one.ctequery, scope)
-            names = [part.sval for part in one.aliascolnames or ()] or [output.name for output in found]
-            scope.common[one.ctename] = {
-                name: output.column for name, output in zip(names, found, strict=False)
+                scope.common[cte.ctename] = {}
+            outputs = self.statement(cte.ctequery, scope)
+            names = [part.sval for part in cte.aliascolnames or ()] or [output.name for output in outputs]
+            scope.common[cte.ctename] = {
+                name: output.column for name, output in zip(names, outputs, strict=False)
             }
 
     def _insert(self, node: Any, parent: Scope | None) -> list[OutputColumn]:
@@ -221,11 +221,11 @@ class _Reader(Expressions):
         # PostgreSQL 18 has a clause of its own for it.
         clause = getattr(node, "returningClause", None)
         targets = clause.exprs if clause is not None else getattr(node, "returningList", None)
-        found: list[OutputColumn] = []
+        outputs: list[OutputColumn] = []
         for target in targets or ():
             self._walk(target.val, scope, Use("guess", guess="1"))
-            found += self._outputs(target, scope)
-        return found
+            outputs += self._outputs(target, scope)
+        return outputs
 
     # --- sources ------------------------------------------------------------------------------------
 
@@ -248,8 +248,10 @@ class _Reader(Expressions):
                 )
             except (ParseError, NotUnderstoodError):
                 shown = []
-            found = {name: one.column for name, one in zip(columns, shown, strict=False) if one.column}
-            views[key] = {**columns, **found}
+            view_columns = {
+                name: output.column for name, output in zip(columns, shown, strict=False) if output.column
+            }
+            views[key] = {**columns, **view_columns}
         return views[key]
 
     def _target(self, node: Any, table: Columns, scope: Scope) -> None:
@@ -265,8 +267,8 @@ class _Reader(Expressions):
                 self._named(node, columns, scope, node.relname)
             case ast.RangeSubselect():
                 self._found.single = False
-                found = self.statement(node.subquery, scope)
-                self._named(node, {one.name: one.column for one in found}, scope, "")
+                outputs = self.statement(node.subquery, scope)
+                self._named(node, {output.name: output.column for output in outputs}, scope, "")
             case ast.JoinExpr():
                 self._found.single = False
                 self._source(node.larg, scope)
@@ -315,7 +317,7 @@ def _not_numbered(clause: Any) -> Any:
     """Returns GROUP BY and ORDER BY without the numbers of columns, which are no values."""
     if not isinstance(clause, tuple | list):
         return clause
-    return [one for one in clause if not isinstance(getattr(one, "node", one), ast.A_Const)]
+    return [element for element in clause if not isinstance(getattr(element, "node", element), ast.A_Const)]
 
 
 def command_of(node: Any) -> str:

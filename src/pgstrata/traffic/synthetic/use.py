@@ -92,7 +92,7 @@ class Understood:
 
 def numbers_in(text: str) -> int:
     """Returns the highest $n of a statement whose literals are gone; 0 if there is none."""
-    return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
+    return max((int(digits) for digits in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
 
 
 __all__ = ["Argument", "Kind", "NotUnderstoodError", "Sampled", "Understood", "Use", "numbers_in"]

@@ -56,7 +56,7 @@ class Answer:
     reasons: tuple[str, ...]
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """The answer in one sentence."""
         word = self.word[:1].upper() + self.word[1:]
         return f"{word}: {'; '.join(self.reasons)}."

@@ -138,8 +138,8 @@ def campaign(
         options["database"] = question.database
     if question.seconds is not None:
         options["seconds"] = question.seconds
-    found = [servers.base, *(server for _, server in servers.targets)]
-    _check_after_load(question, found)
+    all_servers = [servers.base, *(server for _, server in servers.targets)]
+    _check_after_load(question, all_servers)
     variant_labels = labels(question, servers)
     study = Study(
         name=name,
@@ -162,7 +162,7 @@ def campaign(
     )
     (chosen,) = check_study(study, sets=question.sets).workloads
     around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
-    taken = rounds_in_time(question, chosen.options, header, len(found), around)
+    taken = rounds_in_time(question, chosen.options, header, len(all_servers), around)
     if taken.seconds is not None:
         options["seconds"] = taken.seconds
     there = _repeats_there(name, variant_labels, chosen.label, results)
@@ -171,7 +171,7 @@ def campaign(
         # What was measured stays; rounds beside it are one more repeat, which may be looked at again and
         # again: all of them are judged so then.
         last = Results(results).find(RunKey(name, variant_labels[0], chosen.label, there))
-        share = _measured_share(last, len(found)) if last is not None else 1.0
+        share = _measured_share(last, len(all_servers)) if last is not None else 1.0
         seconds = max(1.0, question.more * 60 * share)
         keys = {"until": "verdict", "max_seconds": seconds, "repeats": there + 1}
     study = study.replaced(**keys, workloads=[Workload(name=NAME, options=options)])

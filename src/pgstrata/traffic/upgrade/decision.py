@@ -54,7 +54,7 @@ class Measured:
     @cached_property
     def rounds(self) -> int:
         """How often the log was replayed on each."""
-        return max((one.rounds for one in self.judged.values()), default=0)
+        return max((judged.rounds for judged in self.judged.values()), default=0)
 
     @cached_property
     def round_seconds(self) -> float:
@@ -65,12 +65,16 @@ class Measured:
     @property
     def other_load(self) -> float:
         """The most that other programs used of the CPUs beside a replay, 0 to 1."""
-        return other_load(one.record for own in self.step.by_variant.values() for one in own.repeats)
+        return other_load(
+            measured.record for repeats in self.step.by_variant.values() for measured in repeats.repeats
+        )
 
     @property
     def lag(self) -> float:
         """Seconds by which one statement in a hundred was sent late, or more, on the worst side."""
-        late = [replay.lateness.p99 for own in self.step.by_variant.values() for replay in replays_of(own)]
+        late = [
+            replay.lateness.p99 for repeats in self.step.by_variant.values() for replay in replays_of(repeats)
+        ]
         return max(late, default=0.0)
 
     def record(self, variant: str) -> RunRecord | None:
@@ -114,9 +118,11 @@ class Decision:
     def exit_code(self) -> int:
         """1 where something fails, is refused or proven slower on a new version, or one could not be
         measured; 3 where it cannot be told; else 0."""
-        words = [one.word for one in self.answers.values()]
+        words = [answer.word for answer in self.answers.values()]
         slower = any(
-            statement.verdict.word == "slower" for own in self.judged.values() for statement in own.statements
+            statement.verdict.word == "slower"
+            for judged in self.judged.values()
+            for statement in judged.statements
         )
         if "do not go yet" in words or slower or self.tried.failed:
             return 1
@@ -128,13 +134,17 @@ def decide(tried: TriedUpgrade) -> Decision:
     measured = _measured(tried) if tried.measured else None
     checklists = _checklists(tried, measured)
     evidence = {label: _evidence(tried, measured, label, checklists.get(label)) for label in tried.labels[1:]}
-    found = {
+    settlings = {
         label: settled
-        for label, own in (measured.judged.items() if measured is not None else ())
-        if measured is not None and (settled := settling(own, measured.round_seconds)) is not None
+        for label, judged in (measured.judged.items() if measured is not None else ())
+        if measured is not None and (settled := settling(judged, measured.round_seconds)) is not None
     }
     return Decision(
-        tried, measured, checklists, {label: answer(one) for label, one in evidence.items()}, found
+        tried,
+        measured,
+        checklists,
+        {label: answer(of_label) for label, of_label in evidence.items()},
+        settlings,
     )
 
 
@@ -145,15 +155,15 @@ def _measured(tried: TriedUpgrade) -> Measured:
     sides = {v: Side(v, tuple(r for r in results.runs if r.variant == v)) for v in results.variants}
     others = [sides[v] for v in results.others if sides[v].runs]
     compared = compare_all(sides[results.base], others, criterion=Criterion(tried.question.margin))
-    found = judged(results, step)
+    by_variant = judged(results, step)
     return Measured(
         results,
         step,
-        {one.other: verdict for one in compared for verdict in one.steps},
-        found,
-        gaps(results, step, found),
+        {comparison.other: verdict for comparison in compared for verdict in comparison.steps},
+        by_variant,
+        gaps(results, step, by_variant),
         changed_defaults(results),
-        {variant: differing_rows(step, results.base, variant) for variant in found},
+        {variant: differing_rows(step, results.base, variant) for variant in by_variant},
     )
 
 
@@ -162,29 +172,29 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
     if rehearsal is None:
         return {}
     sources = [read(dump, digest_of(dump)) for dump in tried.question.dumps]
-    made = [
+    texts = [
         item.text
         for source in sources
         for item in source.items
         if isinstance(item, SqlStatement) and item.text[:6].upper() != "INSERT"
     ]
     confinement, _ = definitions(tried.load_options, tried.servers.base.features)
-    left_out = [f"{one.what}: {one.why}" for one in confinement.left_out]
+    left_out = [f"{omission.what}: {omission.why}" for omission in confinement.left_out]
     statements = first_of_each(tried.captured, _database(tried))
     shapes = tried.header.shapes
     names = {number: Statement(number, name_of(number, shapes[number].text)).text for number in statements}
     by_label = dict(zip(tried.labels[1:], tried.servers.targets, strict=True))
-    found: dict[str, Sequence[Line]] = {}
+    checklists: dict[str, Sequence[Line]] = {}
     for label in rehearsal.new:
         record = measured.record(label) if measured is not None else None
         loaded, was = ((measured.loaded(v) if measured else None) for v in (label, tried.labels[0]))
         _, server = by_label[label]
-        found[label] = lines(
+        checklists[label] = lines(
             Material(
                 rehearsal,
                 label,
                 crossed(tried.servers.base.version_num, server.version_num),
-                made,
+                texts,
                 statements,
                 names,
                 tried.settings,
@@ -194,7 +204,7 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
                 record.timings.get("analyze") if record is not None else None,
             )
         )
-    return found
+    return checklists
 
 
 def _database(tried: TriedUpgrade) -> str:
@@ -220,24 +230,34 @@ def _evidence(
         if not why and tried.question.checklist_only:
             return Evidence(**common, not_replayed=1.0)  # type: ignore[arg-type]
         return Evidence(**common, unmeasured=why or "there are no runs of it")  # type: ignore[arg-type]
-    own = measured.judged[label]
-    slower = own.of("slower")
-    weighty = [one for one in slower if one.share >= WEIGHTY]
-    open_ = [one for one in undecided(own) if one.statement.text not in failing]
+    judged = measured.judged[label]
+    slower = judged.of("slower")
+    weighty = [statement_verdict for statement_verdict in slower if statement_verdict.share >= WEIGHTY]
+    open_ = [
+        statement_verdict
+        for statement_verdict in undecided(judged)
+        if statement_verdict.statement.text not in failing
+    ]
     whole = measured.whole.get(label)
     return Evidence(
         **common,  # type: ignore[arg-type]
         failing=len(failing),
         slower=len(weighty),
-        slower_share=sum(one.base_share for one in weighty),
-        remedied=sum(one.cause is not None and one.cause.remedy is not None for one in weighty),
+        slower_share=sum(statement_verdict.base_share for statement_verdict in weighty),
+        remedied=sum(
+            statement_verdict.cause is not None and statement_verdict.cause.remedy is not None
+            for statement_verdict in weighty
+        ),
         slower_light=len(slower) - len(weighty),
         whole_slower=whole is not None and whole.verdict.word == "slower",
-        changed=len(own.answers.changed),
-        answers=sum(one.statement not in own.answers.changed for one in measured.differing.get(label, ())),
+        changed=len(judged.answers.changed),
+        answers=sum(
+            differing.statement not in judged.answers.changed
+            for differing in measured.differing.get(label, ())
+        ),
         unknown=len(open_),
-        unknown_share=sum(one.base_share for one in open_),
-        disturbed=own.disturbance,
+        unknown_share=sum(statement_verdict.base_share for statement_verdict in open_),
+        disturbed=judged.disturbance,
         not_replayed=sum(gap.share or 0.0 for gap in measured.gaps if gap.what.startswith(NOT_REPLAYED)),
     )
 
@@ -246,7 +266,11 @@ def told_twice(line: Line, failing: Collection[str]) -> list[str]:
     """Returns the objects of a line of refused statements that the replay has met, too. failing: texts."""
     if line.id != REFUSED_STATEMENTS:
         return []
-    return [one for one in line.objects if any(one.startswith(f"{text}: ") for text in failing)]
+    return [
+        object_name
+        for object_name in line.objects
+        if any(object_name.startswith(f"{text}: ") for text in failing)
+    ]
 
 
 __all__ = ["Decision", "Measured", "decide", "told_twice"]

@@ -33,7 +33,7 @@ def differing_rows(step: StepResults, base: str, variant: str) -> list[Differing
     Raises StoreError where a table is damaged.
     """
     here, there = (_by_statement(step.by_variant.get(name)) for name in (base, variant))
-    found = []
+    differing = []
     for statement, rounds in here.items():
         others = there.get(statement, [])
         if len(rounds) < LEAST_ROUNDS or len(others) < LEAST_ROUNDS:
@@ -41,25 +41,27 @@ def differing_rows(step: StepResults, base: str, variant: str) -> list[Differing
         if len(set(rounds)) == 1 == len(set(others)):
             (calls, rows), (other_calls, other_rows) = rounds[0], others[0]
             if calls == other_calls and rows != other_rows:
-                found.append(DifferingRows(statement, calls, rows, other_rows))
-    return sorted(found, key=lambda one: -abs(one.base - one.other))
+                differing.append(DifferingRows(statement, calls, rows, other_rows))
+    return sorted(differing, key=lambda entry: -abs(entry.base - entry.other))
 
 
-def _by_statement(own: Repeats | None) -> Mapping[Statement, list[tuple[int, int]]]:
+def _by_statement(repeats: Repeats | None) -> Mapping[Statement, list[tuple[int, int]]]:
     """Calls and rows of each statement in each round; none of those that had an error in any."""
-    found: dict[Statement, list[tuple[int, int]]] = {}
+    by_statement: dict[Statement, list[tuple[int, int]]] = {}
     failed: set[Statement] = set()
-    measured: Sequence[MeasuredStep] = own.repeats if own is not None else ()
-    for one in measured:
-        named = {each.name: statement_of(each) for each in one.record.headline.statements_by_name}
-        table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "rows"])
+    measured: Sequence[MeasuredStep] = repeats.repeats if repeats is not None else ()
+    for measured_step in measured:
+        named = {each.name: statement_of(each) for each in measured_step.record.headline.statements_by_name}
+        table = measured_step.run.table(
+            "statements", ["step", "part", "statement", "calls", "errors", "rows"]
+        )
         for step, _, name, calls, errors, rows in table.values:
-            if step == one.record.name and calls:
+            if step == measured_step.record.name and calls:
                 statement = named.get(name) or recorded_statement(None, name)
-                found.setdefault(statement, []).append((calls, rows))
+                by_statement.setdefault(statement, []).append((calls, rows))
                 if errors:
                     failed.add(statement)
-    return {statement: rounds for statement, rounds in found.items() if statement not in failed}
+    return {statement: rounds for statement, rounds in by_statement.items() if statement not in failed}
 
 
 __all__ = ["DifferingRows", "differing_rows"]

@@ -108,11 +108,13 @@ Item = tuple[Mark, str, Sequence[tuple[str, str, str]]]
 
 def _answer(decision: Decision, again: str) -> Iterator[Block]:
     measured, tried = decision.measured, decision.tried
-    found = []
+    findings = []
     for number, label in enumerate(decision.targets):
         color_number = measured.results.color(label) if label in decision.judged and measured else number
-        found.append(Finding(label, color_number, decision.answers[label].said, [*_items(decision, label)]))
-    yield Findings("", found)
+        findings.append(
+            Finding(label, color_number, decision.answers[label].sentence, [*_items(decision, label)])
+        )
+    yield Findings("", findings)
     if to_settle := [*settle_lines(decision)]:
         yield Prose("What is not known, and what would settle it: " + " ".join(to_settle))
         if again:
@@ -121,9 +123,9 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
         yield Prose(f"{label} could not be measured: {error}", "bad")
     if tried.unchecked:
         yield Prose(f"There is no checklist: {tried.unchecked}", "bad")
-    for label, own in decision.judged.items():
-        if own.left_out:
-            yield Prose(f"{label}: {left_out_rounds(own)}.", "even")
+    for label, judged in decision.judged.items():
+        if judged.left_out:
+            yield Prose(f"{label}: {left_out_rounds(judged)}.", "even")
     yield Facts([*facts(decision)])
     for note in tried.notes:
         yield Prose(note, "even")
@@ -132,16 +134,16 @@ def _answer(decision: Decision, again: str) -> Iterator[Block]:
 def _items(decision: Decision, label: str) -> Iterator[Item]:
     """Yields the items a reader has to know, in this order: changed answers, failures, other rows, work
     before the upgrade, slower statements, work after it, unknowns; then the rest."""
-    own = decision.judged.get(label)
-    if own is not None and (changed := own.answers.changed):
-        named = [(shortened(one.text), "", "answers") for one in changed[:MOST_NAMED]]
+    judged = decision.judged.get(label)
+    if judged is not None and (changed := judged.answers.changed):
+        named = [(shortened(statement.text), "", "answers") for statement in changed[:MOST_NAMED]]
         title = f"answers otherwise on the same data: {len(changed)}"
         yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())
     where = anchor("checklist", label)
-    failing = [*dict.fromkeys(error.statement for error in own.new_errors)] if own is not None else []
-    named = [(shortened(one.text), "", "errors") for one in failing[:MOST_NAMED]]
-    texts = [one.text for one in failing]
+    failing = [*dict.fromkeys(error.statement for error in judged.new_errors)] if judged is not None else []
+    named = [(shortened(statement.text), "", "errors") for statement in failing[:MOST_NAMED]]
+    texts = [statement.text for statement in failing]
     refused = [
         (line, line.count - len(told_twice(line, texts))) for line in checklist if line.state == "fails"
     ]
@@ -150,18 +152,21 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
         yield "bad", f"fails: {len(failing) + sum(count for _, count in refused)}", named
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     if differing:
-        named = [(shortened(one.statement.text), _rows(one), "answers") for one in differing[:MOST_NAMED]]
+        named = [
+            (shortened(differing_rows.statement.text), _rows(differing_rows), "answers")
+            for differing_rows in differing[:MOST_NAMED]
+        ]
         yield (
             "missed",
             f"another number of rows: {len(differing)}",
             _and_more(named, len(differing), "answers"),
         )
     yield from _to_do(checklist, "before", where)
-    if own is not None:
-        yield from _timed(own, label, "slower")
+    if judged is not None:
+        yield from _timed(judged, label, "slower")
     yield from _to_do(checklist, "after", where)
-    if own is not None:
-        yield from _timed(own, label, "unclear", "faster", "same")
+    if judged is not None:
+        yield from _timed(judged, label, "unclear", "faster", "same")
     looked = [line for line in checklist if line.state in ("look", "unknown")]
     if looked:
         named = [(shortened(line.title), "", where) for line in looked[:MOST_NAMED]]
@@ -176,17 +181,21 @@ def _to_do(checklist: Sequence[Line], state: State, where: str) -> Iterator[Item
         yield mark, f"{STATES[state]}: {len(todo)}", _and_more(named, len(todo), where)
 
 
-def _timed(own: Judged, label: str, *chosen: Word) -> Iterator[Item]:
+def _timed(judged: Judged, label: str, *chosen: Word) -> Iterator[Item]:
     where = anchor("statements", label)
     for word in chosen:
-        statements = own.of(word)
+        statements = judged.of(word)
         if not statements:
             continue
         named = [
-            (shortened(one.statement.text), _change(one) if word != "unclear" else "", where)
-            for one in statements[:MOST_NAMED]
+            (
+                shortened(statement_verdict.statement.text),
+                _change(statement_verdict) if word != "unclear" else "",
+                where,
+            )
+            for statement_verdict in statements[:MOST_NAMED]
         ]
-        share = numbers.significant(100 * own.share(word), 2)
+        share = numbers.significant(100 * judged.share(word), 2)
         yield (
             MARKS[word],
             f"{SAID[word]}: {len(statements)}, {share} % of the time",
@@ -194,9 +203,9 @@ def _timed(own: Judged, label: str, *chosen: Word) -> Iterator[Item]:
         )
 
 
-def _change(one: StatementVerdict) -> str:
-    remedy = one.cause.remedy if one.cause is not None else None
-    return numbers.longer(one.longer) + (", a remedy is proven" if remedy is not None else "")
+def _change(statement_verdict: StatementVerdict) -> str:
+    remedy = statement_verdict.cause.remedy if statement_verdict.cause is not None else None
+    return numbers.longer(statement_verdict.longer) + (", a remedy is proven" if remedy is not None else "")
 
 
 def _and_more(named: list[tuple[str, str, str]], count: int, where: str) -> list[tuple[str, str, str]]:
@@ -204,15 +213,15 @@ def _and_more(named: list[tuple[str, str, str]], count: int, where: str) -> list
     return [*named, (f"and {more} more", "", where)] if more > 0 else named
 
 
-def _rows(one: DifferingRows) -> str:
-    return f"{numbers.count(one.base)} → {numbers.count(one.other)} rows"
+def _rows(differing_rows: DifferingRows) -> str:
+    return f"{numbers.count(differing_rows.base)} → {numbers.count(differing_rows.other)} rows"
 
 
 def settle_lines(decision: Decision) -> Iterator[str]:
     """Yields a sentence for each new version on how to settle the unknowns."""
     for label, settled in decision.settlings.items():
         on = f"{label}: " if len(decision.targets) > 1 else ""
-        yield f"{on}{settled.said}{at_most(undecided(decision.judged[label]))}."
+        yield f"{on}{settled.sentence}{at_most(undecided(decision.judged[label]))}."
         if decision.judged[label].disturbance:
             yield QUIET
     if decision.settlings and decision.measured is not None and decision.measured.other_load > OTHER_LOAD:
@@ -228,17 +237,17 @@ def by_line(command: str) -> str:
 
 def goes_on(decision: Decision) -> float | None:
     """Returns the minutes of further rounds that would settle what is open; None where none would."""
-    minutes = [one.minutes for one in decision.settlings.values() if one.rounds is not None]
+    minutes = [settling.minutes for settling in decision.settlings.values() if settling.rounds is not None]
     return max(minutes, default=None)
 
 
 def together(measured: Measured, variant: str) -> str:
     """Returns in words how long all statements together take, with what is proven of that."""
-    found = measured.whole.get(variant)
-    if found is None or found.verdict.ratio <= 0:
+    whole = measured.whole.get(variant)
+    if whole is None or whole.verdict.ratio <= 0:
         return "cannot be compared"
-    longer = numbers.longer(1 / found.verdict.ratio)
-    match found.verdict.word:
+    longer = numbers.longer(1 / whole.verdict.ratio)
+    match whole.verdict.word:
         case "unclear":
             return f"{longer}, which is not proven"
         case "same":
@@ -259,19 +268,21 @@ def facts(decision: Decision) -> Iterator[Term]:
         "Rounds",
         f"{measured.rounds}, {numbers.duration(measured.round_seconds)} each with all versions",
     )
-    for variant, own in measured.judged.items():
+    for variant, judged in measured.judged.items():
         on = f" on {variant}" if len(measured.judged) > 1 else ""
         yield Term(f"All statements together{on}", together(measured, variant))
         plans = (
-            f"{len(own.plans)} of {own.planned} statements" if own.planned else "no plan could be asked for"
+            f"{len(judged.plans)} of {judged.planned} statements"
+            if judged.planned
+            else "no plan could be asked for"
         )
         yield Term(f"Changed plans{on}", plans)
-        yield Term(f"Answers compared{on}", _answers_said(own))
-        yield Term(f"New errors{on}", _counted_errors(own))
-        if own.apart_errors:
-            count = sum(error.count for error in own.apart_errors)
-            said = f"{numbers.counted(count, 'time')}, of order or not in every round: told apart"
-            yield Term(f"Other errors{on}", said)
+        yield Term(f"Answers compared{on}", _answers_said(judged))
+        yield Term(f"New errors{on}", _counted_errors(judged))
+        if judged.apart_errors:
+            count = sum(error.count for error in judged.apart_errors)
+            text = f"{numbers.counted(count, 'time')}, of order or not in every round: told apart"
+            yield Term(f"Other errors{on}", text)
     if measured.defaults is not None:
         yield Term("Settings with another default", str(len(measured.defaults.changed)))
     yield Term("Database on disk, all loaded", _sizes_said(measured))
@@ -281,8 +292,8 @@ def facts(decision: Decision) -> Iterator[Term]:
     )
 
 
-def _answers_said(own: Judged) -> str:
-    compared = own.answers
+def _answers_said(judged: Judged) -> str:
+    compared = judged.answers
     if not compared.same and not compared.changed:
         return "none"
     apart = [
@@ -297,20 +308,20 @@ def _answers_said(own: Judged) -> str:
     return ", ".join([f"{compared.same} the same", *apart])
 
 
-def _counted_errors(own: Judged) -> str:
-    if not own.new_errors:
+def _counted_errors(judged: Judged) -> str:
+    if not judged.new_errors:
         return "none"
-    count = sum(error.count for error in own.new_errors)
-    kinds = numbers.counted(len(own.new_errors), "kind")
-    return f"{kinds}, {numbers.counted(count, 'time')} in {numbers.counted(own.rounds, 'round')}"
+    count = sum(error.count for error in judged.new_errors)
+    kinds = numbers.counted(len(judged.new_errors), "kind")
+    return f"{kinds}, {numbers.counted(count, 'time')} in {numbers.counted(judged.rounds, 'round')}"
 
 
 def _sizes_said(measured: Measured) -> str:
-    said = []
+    texts = []
     for variant in measured.results.variants:
         sizes = measured.loaded(variant)
-        said.append(f"{numbers.size(sizes.database_bytes if sizes is not None else None)} on {variant}")
-    return ", ".join(said)
+        texts.append(f"{numbers.size(sizes.database_bytes if sizes is not None else None)} on {variant}")
+    return ", ".join(texts)
 
 
 __all__ = [

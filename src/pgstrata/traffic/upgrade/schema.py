@@ -100,20 +100,20 @@ def _define(
     for statements in files:
         with cluster.connect(DATABASE, confined=confined) as connection:
             connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
-            for one in statements:
+            for statement in statements:
                 check()
                 # Not its number: a setting that one server lacks is left out there.
-                written = one.written or one.text
+                written = statement.written or statement.text
                 key = digests.of(written)[:12]
                 met[key] += 1
                 key = f"{key}.{met[key]}"
                 texts[key] = beginning(written, 300)
                 try:
-                    connection.execute(one.text.encode())
+                    connection.execute(statement.text.encode())
                 except psycopg.Error as error:
                     if connection.closed or (error.sqlstate or "").startswith(OF_THE_SERVER):
-                        said = f"PostgreSQL {cluster.server.version} cannot define the schema"
-                        raise ServerError(f"{said}: {server_said(error)}", f"at: {texts[key]}") from error
+                        problem = f"PostgreSQL {cluster.server.version} cannot define the schema"
+                        raise ServerError(f"{problem}: {server_said(error)}", f"at: {texts[key]}") from error
                     if error.sqlstate == "25P02":
                         connection.rollback()
                     refused[key] = said_plainly(error)

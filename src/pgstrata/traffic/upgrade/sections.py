@@ -31,33 +31,35 @@ MARKS_OF_STATES: dict[str, Mark] = {"fails": "bad", "before": "missed", "after":
 
 def sections(decision: Decision) -> list[Section]:
     """Returns them in their order."""
-    made = []
+    result = []
     for label, checklist in decision.checklists.items():
         named = f" to {label}" if len(decision.checklists) > 1 else ""
-        made.append(Section(anchor("checklist", label), f"Checklist{named}", [*_checklist(label, checklist)]))
+        result.append(
+            Section(anchor("checklist", label), f"Checklist{named}", [*_checklist(label, checklist)])
+        )
     measured = decision.measured
     if measured is None:
-        return made
+        return result
     base = decision.base
-    for variant, own in measured.judged.items():
-        made.append(
-            Section(anchor("statements", variant), f"Statements on {variant}", [judged_table(base, own)])
+    for variant, judged in measured.judged.items():
+        result.append(
+            Section(anchor("statements", variant), f"Statements on {variant}", [judged_table(base, judged)])
         )
     if causes := [*_cause_blocks(decision, measured)]:
-        made.append(Section("causes", "Why, and what helps", causes))
-    if any(measured.differing.values()) or any(own.answers.changed for own in measured.judged.values()):
-        made.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
-    made.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
-    made.append(Section("errors", "New errors", error_blocks(base, measured.judged)))
-    made.append(Section("defaults", "Settings whose default changed", [*_default_blocks(measured)]))
+        result.append(Section("causes", "Why, and what helps", causes))
+    if any(measured.differing.values()) or any(judged.answers.changed for judged in measured.judged.values()):
+        result.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
+    result.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
+    result.append(Section("errors", "New errors", error_blocks(base, measured.judged)))
+    result.append(Section("defaults", "Settings whose default changed", [*_default_blocks(measured)]))
     if (refused := not_taken(measured.results)) is not None:
-        made.append(refused)
+        result.append(refused)
     grown = growth(measured.results)
     if grown is not None:
-        made.append(Section("sizes", "Sizes", [grown]))
-    made.append(Section("gaps", "What this does not cover", [*_gap_blocks(decision, measured)]))
-    made.append(Section("how", "How it was measured", [*_how(decision, measured)]))
-    return made
+        result.append(Section("sizes", "Sizes", [grown]))
+    result.append(Section("gaps", "What this does not cover", [*_gap_blocks(decision, measured)]))
+    result.append(Section("how", "How it was measured", [*_how(decision, measured)]))
+    return result
 
 
 def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
@@ -120,13 +122,13 @@ def _cause_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
         rows=[
             Row(
                 [
-                    words(one.name),
-                    *([words(one.variant)] if several else []),
-                    words(one.cause.sentence),
-                    words(one.cause.advice or "not looked for"),
+                    words(statement.name),
+                    *([words(statement.variant)] if several else []),
+                    words(statement.cause.sentence),
+                    words(statement.cause.advice or "not looked for"),
                 ]
             )
-            for one in explained
+            for statement in explained
         ],
         how=f"Each was executed alone again, in turns: on {decision.base}, on the new version, and there "
         f"with the plan of {decision.base}, too. What that plan leaves of the difference is the "
@@ -140,13 +142,13 @@ def _cause_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
 
 
 def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
-    for variant, own in measured.judged.items():
-        if own.answers.changed:
+    for variant, judged in measured.judged.items():
+        if judged.answers.changed:
             yield Table(
                 name="changed_answers",
                 title=f"Statements that answer otherwise on {variant}",
                 columns=[Column("statement", "Statement", align="left")],
-                rows=[Row([words(one.text)]) for one in own.answers.changed],
+                rows=[Row([words(statement.text)]) for statement in judged.answers.changed],
                 how="Executed on both versions with the same data and the values of its first executions in "
                 "the log. Rows are compared in the order that the statement asks for, or in any, fractions "
                 "to 12 digits. What answers otherwise with another plan of the same version, or holds "
@@ -169,13 +171,13 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
             rows=[
                 Row(
                     [
-                        words(one.statement.text),
-                        words(numbers.count(one.calls)),
-                        words(numbers.count(one.base)),
-                        words(numbers.count(one.other)),
+                        words(differing_rows.statement.text),
+                        words(numbers.count(differing_rows.calls)),
+                        words(numbers.count(differing_rows.base)),
+                        words(numbers.count(differing_rows.other)),
                     ]
                 )
-                for one in differing
+                for differing_rows in differing
             ],
             how="The same number in every round on the one, and another in every round on the other.",
             keys=[("variant", variant)],
@@ -187,41 +189,47 @@ def _plan_blocks(decision: Decision, measured: Measured) -> Iterator[Block]:
     base = decision.base
     here = {plan.name: plan for plan in plans_of(measured.step.by_variant[base])}
     shown = 0
-    for variant, own in measured.judged.items():
-        if not own.planned:
+    for variant, judged in measured.judged.items():
+        if not judged.planned:
             yield Prose(f"No plan could be asked for on {variant}.", "even")
             continue
-        if not own.plans:
-            yield Prose(f"All {own.planned} statements that have a plan have the same one on {variant}.")
+        if not judged.plans:
+            yield Prose(f"All {judged.planned} statements that have a plan have the same one on {variant}.")
             continue
         yield Prose(
             "A plan is the way in which the server looks for the rows of a statement. On "
-            f"{variant}, {_of(len(own.plans), own.planned)} executed in another way: other "
+            f"{variant}, {_of(len(judged.plans), judged.planned)} executed in another way: other "
             f"indexes, joins or orders. Both ways stand side by side, {base} on the left; lines that differ "
             "have a mark. Seq Scan reads the whole table, an Index Scan only what an index points to. "
             "Another plan is not a worse one: the table above says how long it takes."
         )
         there = {plan.name: plan for plan in plans_of(measured.step.by_variant[variant])}
-        by_name = {one.statement.name: one for one in own.statements}
-        changed = sorted(own.plans, key=lambda name: _rank(by_name.get(name)))
+        by_name = {
+            statement_verdict.statement.name: statement_verdict for statement_verdict in judged.statements
+        }
+        changed = sorted(judged.plans, key=lambda name: _rank(by_name.get(name)))
         for name in changed:
             if shown == MOST_PLANS:
                 yield Prose("More changed plans are in the whole report.", "even")
                 return
             shown += 1
-            one = by_name.get(name)
-            said = f"{SAID[one.verdict.word]}: " if one is not None else ""
+            statement_verdict = by_name.get(name)
+            prefix = f"{SAID[statement_verdict.verdict.word]}: " if statement_verdict is not None else ""
             both = {base: here[name], variant: there[name]}
-            text = one.statement.text if one is not None else name
-            yield both_plans(f"{said}{shortened(text)}", both, base, variant, open=shown <= 3)
+            text = statement_verdict.statement.text if statement_verdict is not None else name
+            yield both_plans(f"{prefix}{shortened(text)}", both, base, variant, open=shown <= 3)
 
 
 def _of(part: int, whole: int) -> str:
     return f"{part} of {whole} statements {'is' if part == 1 else 'are'}"
 
 
-def _rank(one: StatementVerdict | None) -> tuple[int, float]:
-    return (9, 0.0) if one is None else (ORDER.index(one.verdict.word), -one.share)
+def _rank(statement_verdict: StatementVerdict | None) -> tuple[int, float]:
+    return (
+        (9, 0.0)
+        if statement_verdict is None
+        else (ORDER.index(statement_verdict.verdict.word), -statement_verdict.share)
+    )
 
 
 def _default_blocks(measured: Measured) -> Iterator[Block]:
@@ -285,14 +293,14 @@ def _alone(measured: Measured) -> str:
     )
     records = [
         m.record.alone
-        for own in measured.step.by_variant.values()
-        for m in own.repeats
+        for repeats in measured.step.by_variant.values()
+        for m in repeats.repeats
         if m.record.alone is not None
     ]
     if not records:
         return "No statement was executed alone: one that is slower may be so because of others beside it."
-    names = {one.name for record in records for one in record.statements}
-    executed = {one.name for record in records for one in record.statements if one.slices}
+    names = {statement.name for record in records for statement in record.statements}
+    executed = {statement.name for record in records for statement in record.statements if statement.slices}
     limit = max(record.budget_seconds for record in records)
     return (
         f"{text} {len(executed)} of {numbers.counted(len(names), 'statement')} were executed so, in "

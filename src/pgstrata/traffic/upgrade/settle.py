@@ -39,7 +39,7 @@ class Settling:
     why: str = ""
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """The same for people."""
         if self.rounds is None:
             return self.why
@@ -48,28 +48,34 @@ class Settling:
         )
 
 
-def undecided(own: Judged) -> list[StatementVerdict]:
+def undecided(judged: Judged) -> list[StatementVerdict]:
     """Returns the statements that matter of which it is not known whether they are slower: what is the same
     or faster, but not which of the two, is known well enough."""
     return [
-        one
-        for one in own.of("unclear")
-        if one.share >= WEIGHTY and (one.verdict.aside or one.verdict.low <= 1 - one.verdict.margin)
+        statement_verdict
+        for statement_verdict in judged.of("unclear")
+        if statement_verdict.share >= WEIGHTY
+        and (
+            statement_verdict.verdict.aside
+            or statement_verdict.verdict.low <= 1 - statement_verdict.verdict.margin
+        )
     ]
 
 
-def settling(own: Judged, round_seconds: float) -> Settling | None:
+def settling(judged: Judged, round_seconds: float) -> Settling | None:
     """Returns what would settle the statements that are open; None where none is.
 
     round_seconds: of one round of all versions together.
     """
-    if own.disturbance:
-        rounds = max(FIRST, own.rounds)
+    if judged.disturbance:
+        rounds = max(FIRST, judged.rounds)
         return Settling(rounds, _minutes(rounds, round_seconds))
-    open_ = [one for one in undecided(own) if not one.verdict.aside]
+    open_ = [
+        statement_verdict for statement_verdict in undecided(judged) if not statement_verdict.verdict.aside
+    ]
     if not open_:
         return None
-    needed = [_more(one) for one in open_]
+    needed = [_more(statement_verdict) for statement_verdict in open_]
     possible = [rounds for rounds in needed if rounds <= MOST_ROUNDS]
     if not possible:
         return Settling(
@@ -82,17 +88,19 @@ def settling(own: Judged, round_seconds: float) -> Settling | None:
     return Settling(most, _minutes(most, round_seconds))
 
 
-def _more(one: StatementVerdict) -> float:
+def _more(statement_verdict: StatementVerdict) -> float:
     """Rounds that are missing until the interval is so narrow that it leaves out either no difference or one
     beyond the margin. Its width falls with the root of their number."""
-    verdict = one.verdict
-    if not verdict.is_bounded or one.rounds < 2:
-        return max(FIRST, 2 * one.rounds)
+    verdict = statement_verdict.verdict
+    if not verdict.is_bounded or statement_verdict.rounds < 2:
+        return max(FIRST, 2 * statement_verdict.rounds)
     half = (math.log(verdict.high) - math.log(verdict.low)) / 2
     bound = -math.log1p(-verdict.margin)
     estimate = abs(math.log(verdict.ratio))
     target = max(bound - estimate if estimate < bound else estimate, NEAR * bound)
-    return max(2.0, math.ceil(SAFE * one.rounds * (half / target) ** 2) - one.rounds)
+    return max(
+        2.0, math.ceil(SAFE * statement_verdict.rounds * (half / target) ** 2) - statement_verdict.rounds
+    )
 
 
 def _minutes(rounds: float, round_seconds: float) -> int:
@@ -101,8 +109,12 @@ def _minutes(rounds: float, round_seconds: float) -> int:
 
 def at_most(statements: Sequence[StatementVerdict]) -> str:
     """Returns what is known all the same: how slow they are at the most; empty where that says nothing."""
-    lows = [one.verdict.low for one in statements]
-    if not lows or not 1 / MOST_SLOWER < min(lows) < 1 or any(one.verdict.aside for one in statements):
+    lows = [statement.verdict.low for statement in statements]
+    if (
+        not lows
+        or not 1 / MOST_SLOWER < min(lows) < 1
+        or any(statement.verdict.aside for statement in statements)
+    ):
         return ""
     return f"; probably none takes {numbers.longer(1 / min(lows))} or more"
 
@@ -113,8 +125,8 @@ def seconds_of_round(slices: Sequence[Slice], versions: int) -> tuple[float, flo
     slices: the rounds of one version in one repeat. What stands between rounds is a copy of the data and the
     start of a server, which takes long on a busy machine.
     """
-    measured = versions * sum(one.seconds for one in slices) / max(1, len(slices))
-    starts = sorted(datetime.fromisoformat(one.started) for one in slices if one.started is not None)
+    measured = versions * sum(slice_.seconds for slice_ in slices) / max(1, len(slices))
+    starts = sorted(datetime.fromisoformat(slice_.started) for slice_ in slices if slice_.started is not None)
     if len(starts) < 2:
         return measured + versions * AROUND_ROUND_SECONDS, measured
     return max(measured, (starts[-1] - starts[0]).total_seconds() / (len(starts) - 1)), measured

@@ -31,7 +31,7 @@ def text(decision: Decision, again: str) -> str:
     where none would help."""
     lines = [title(decision), ""]
     for label in decision.targets:
-        lines += [f"{label}: {decision.answers[label].said}", *_of_version(decision, label)]
+        lines += [f"{label}: {decision.answers[label].sentence}", *_of_version(decision, label)]
     if to_settle := [*settle_lines(decision)]:
         lines += [
             "",
@@ -50,29 +50,29 @@ def text(decision: Decision, again: str) -> str:
 def _of_version(decision: Decision, label: str) -> Iterator[str]:
     """Yields the lines of a version in this order: changed answers, failures, other rows, work before the
     upgrade, slower statements, work after it, unknowns; then the rest."""
-    own = decision.judged.get(label)
+    judged = decision.judged.get(label)
     checklist = decision.checklists.get(label, ())
-    if own is not None:
-        changed = own.answers.changed
+    if judged is not None:
+        changed = judged.answers.changed
         for statement in changed[:MOST_NAMED]:
             yield f"  answers otherwise on the same data: {shortened(statement.text)}"
         if len(changed) > MOST_NAMED:
             yield f"    and {len(changed) - MOST_NAMED} more on the page"
-        for new in own.new_errors[:MOST_NAMED]:
+        for new in judged.new_errors[:MOST_NAMED]:
             text = shortened(new.statement.text)
             yield f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({text})"
-        if len(own.new_errors) > MOST_NAMED:
-            yield f"    and {len(own.new_errors) - MOST_NAMED} more"
+        if len(judged.new_errors) > MOST_NAMED:
+            yield f"    and {len(judged.new_errors) - MOST_NAMED} more"
     yield from _listed(checklist, "fails")
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
-    for one in differing[:MOST_NAMED]:
-        yield f"  answers otherwise, {one.base} → {one.other} rows: {shortened(one.statement.text)}"
+    for entry in differing[:MOST_NAMED]:
+        yield f"  answers otherwise, {entry.base} → {entry.other} rows: {shortened(entry.statement.text)}"
     yield from _listed(checklist, "before")
-    if own is not None:
-        yield from _timed(decision, own, "slower")
+    if judged is not None:
+        yield from _timed(decision, judged, "slower")
     yield from _listed(checklist, "after")
-    if own is not None:
-        yield from _timed(decision, own, "unclear", "faster", "same")
+    if judged is not None:
+        yield from _timed(decision, judged, "unclear", "faster", "same")
     looked = [line for line in checklist if line.state in ("look", "unknown")]
     if looked:
         yield f"  to look at: {len(looked)}"
@@ -88,24 +88,28 @@ def _listed(checklist: Any, state: Any) -> Iterator[str]:
         yield f"  {STATES[state]}: {len(lines)}"
     for line in lines:
         yield f"    {line.title}"
-        yield from (f"      {shortened(one)}" for one in line.objects[:MOST_OBJECTS])
+        yield from (f"      {shortened(object_name)}" for object_name in line.objects[:MOST_OBJECTS])
         if line.count > MOST_OBJECTS:
             yield f"      and {line.count - MOST_OBJECTS} more"
         yield f"      → {line.act}"
 
 
-def _timed(decision: Decision, own: Judged, *chosen: Word) -> Iterator[str]:
-    if own.left_out and "unclear" in chosen:
-        yield f"  {left_out_rounds(own)}"
+def _timed(decision: Decision, judged: Judged, *chosen: Word) -> Iterator[str]:
+    if judged.left_out and "unclear" in chosen:
+        yield f"  {left_out_rounds(judged)}"
     for word in chosen:
-        statements = own.of(word)
+        statements = judged.of(word)
         if not statements:
             continue
-        share = numbers.significant(100 * own.share(word), 2)
+        share = numbers.significant(100 * judged.share(word), 2)
         yield f"  {SAID[word]}: {len(statements)}, {share} % of the time on {decision.base}"
         # What is the same, or not known, is a list for the page; but for what differs beside others only.
-        named = [one for one in statements if word in ("slower", "faster") or one.alone is not None]
-        yield from (f"    {line}" for one in named[:MOST_NAMED] for line in _lines(one, own))
+        named = [
+            statement
+            for statement in statements
+            if word in ("slower", "faster") or statement.alone is not None
+        ]
+        yield from (f"    {line}" for statement in named[:MOST_NAMED] for line in _lines(statement, judged))
         if len(named) > MOST_NAMED:
             yield f"    and {len(named) - MOST_NAMED} more"
 
@@ -119,19 +123,19 @@ def _gaps(measured: Measured) -> Iterator[str]:
         yield f"  {gap.what}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
-    each = f"{numbers.milliseconds(one.base.mean)} → {numbers.milliseconds(one.other.mean)} ms"
-    plan = ", another plan" if one.statement.name in own.plans else ""
-    if not one.verdict.decided:
-        yield f"{one.verdict.reason}: {shortened(one.statement.text)}"
+def _lines(statement: StatementVerdict, judged: Judged) -> Iterator[str]:
+    each = f"{numbers.milliseconds(statement.base.mean)} → {numbers.milliseconds(statement.other.mean)} ms"
+    plan = ", another plan" if statement.statement.name in judged.plans else ""
+    if not statement.verdict.decided:
+        yield f"{statement.verdict.reason}: {shortened(statement.statement.text)}"
         return
-    alone = one.alone.verdict if one.alone is not None else None
+    alone = statement.alone.verdict if statement.alone is not None else None
     beside = f"; alone {figures(alone)}" if alone is not None else ""
-    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {shortened(one.statement.text)}"
-    if one.cause is not None:
-        yield f"  why: {one.cause.sentence}"
-        if one.cause.advice:
-            yield f"  what helps: {one.cause.advice}"
+    yield f"{numbers.longer(statement.longer)} ({each}{plan}{beside}): {shortened(statement.statement.text)}"
+    if statement.cause is not None:
+        yield f"  why: {statement.cause.sentence}"
+        if statement.cause.advice:
+            yield f"  what helps: {statement.cause.advice}"
 
 
 # --- JSON -------------------------------------------------------------------------------------
@@ -142,12 +146,12 @@ def record(decision: Decision, page: Path, report: Path | None, again: str) -> J
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
     return {
-        "answer": {label: one.word for label, one in decision.answers.items()},
+        "answer": {label: answer.word for label, answer in decision.answers.items()},
         "from": {"label": decision.base, "version": version_of(decision, decision.base)},
         "to": [_version(decision, label) for label in decision.targets if _is_known(decision, label)],
         "settle": {
-            label: {"rounds": one.rounds, "minutes": one.minutes, "said": one.said}
-            for label, one in decision.settlings.items()
+            label: {"rounds": settling.rounds, "minutes": settling.minutes, "said": settling.sentence}
+            for label, settling in decision.settlings.items()
         },
         "again": again or None,
         "failed": dict(decision.tried.failed),
@@ -155,7 +159,7 @@ def record(decision: Decision, page: Path, report: Path | None, again: str) -> J
         "unchecked": decision.tried.unchecked or None,
         "other_load": measured.other_load if measured is not None else None,
         "lag_seconds": measured.lag if measured is not None else None,
-        "settings": [{"name": one.name, "defaults": dict(one.values)} for one in defaults.changed]
+        "settings": [{"name": setting.name, "defaults": dict(setting.values)} for setting in defaults.changed]
         if defaults is not None
         else [],
         "settings_of_one": {v: list(names) for v, names in defaults.only.items()}
@@ -175,57 +179,61 @@ def _is_known(decision: Decision, label: str) -> bool:
 
 def _version(decision: Decision, label: str) -> Json:
     answer, measured = decision.answers[label], decision.measured
-    found: Json = {
+    version_facts: Json = {
         "label": label,
         "version": version_of(decision, label),
         "answer": answer.word,
         "reasons": list(answer.reasons),
-        "said": answer.said,
+        "said": answer.sentence,
         "checklist": [msgspec.to_builtins(line) for line in decision.checklists.get(label, ())],
     }
-    own = decision.judged.get(label)
-    if own is None or measured is None:
-        return found
+    judged = decision.judged.get(label)
+    if judged is None or measured is None:
+        return version_facts
     return {
-        **found,
+        **version_facts,
         "whole": measured.whole[label].record() if label in measured.whole else None,
         "answers": {
-            "changed": [one.name for one in own.answers.changed],
-            "same": own.answers.same,
-            "varying": own.answers.varying,
-            "unanswered": own.answers.unanswered,
+            "changed": [statement.name for statement in judged.answers.changed],
+            "same": judged.answers.same,
+            "varying": judged.answers.varying,
+            "unanswered": judged.answers.unanswered,
         },
-        "rounds": own.rounds,
-        "rounds_left_out": own.left_out,
-        "disturbance": own.disturbance,
-        "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
-        "new_errors": [error.record() for error in own.new_errors],
-        "gone_errors": [error.record() for error in own.gone_errors],
-        "apart_errors": [error.record() for error in own.apart_errors],
-        "differing_rows": [one.record() for one in measured.differing.get(label, ())],
+        "rounds": judged.rounds,
+        "rounds_left_out": judged.left_out,
+        "disturbance": judged.disturbance,
+        "statements": [
+            _statement(statement_verdict, judged) for word in ORDER for statement_verdict in judged.of(word)
+        ],
+        "new_errors": [error.record() for error in judged.new_errors],
+        "gone_errors": [error.record() for error in judged.gone_errors],
+        "apart_errors": [error.record() for error in judged.apart_errors],
+        "differing_rows": [differing_rows.record() for differing_rows in measured.differing.get(label, ())],
     }
 
 
-def _statement(one: StatementVerdict, own: Judged) -> Json:
+def _statement(statement_verdict: StatementVerdict, judged: Judged) -> Json:
     return {
-        "statement": one.statement.text,
-        **one.verdict.record(),
-        "longer": one.longer,
-        "base_share": one.base_share,
-        "share": one.other_share,
-        "base_seconds": one.base.mean,
-        "seconds": one.other.mean,
-        "calls": one.other.calls,
-        "rounds": one.rounds,
-        "plan_changed": one.statement.name in own.plans,
+        "statement": statement_verdict.statement.text,
+        **statement_verdict.verdict.record(),
+        "longer": statement_verdict.longer,
+        "base_share": statement_verdict.base_share,
+        "share": statement_verdict.other_share,
+        "base_seconds": statement_verdict.base.mean,
+        "seconds": statement_verdict.other.mean,
+        "calls": statement_verdict.other.calls,
+        "rounds": statement_verdict.rounds,
+        "plan_changed": statement_verdict.statement.name in judged.plans,
         "alone": None
-        if one.alone is None
+        if statement_verdict.alone is None
         else {
-            "verdict": one.alone.verdict.record() if one.alone.verdict is not None else None,
-            "reason": one.alone.reason,
+            "verdict": statement_verdict.alone.verdict.record()
+            if statement_verdict.alone.verdict is not None
+            else None,
+            "reason": statement_verdict.alone.reason,
         },
-        "cause": one.cause.record() if one.cause is not None else None,
-        "doubt": doubt(one) if one.verdict.word == "unclear" else "",
+        "cause": statement_verdict.cause.record() if statement_verdict.cause is not None else None,
+        "doubt": doubt(statement_verdict) if statement_verdict.verdict.word == "unclear" else "",
     }
 
 

@@ -102,14 +102,14 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         if question.window is not None:
             chosen = window_of(question.window, header)
         file, header = _part(question, file, chosen, skip_idle=question.skip_idle)
-    made, rounds = campaign(
+    upgrade_campaign, rounds = campaign(
         question, _name(question, file), servers, file, header, question.folder / RUNS, without
     )
     notes = list(servers.notes)
     if rounds.log_seconds is not None and question.window is None:
         chosen = busiest(file, rounds.log_seconds, question.database)
         file, header = _part(question, file, chosen)
-        made, rounds = campaign(
+        upgrade_campaign, rounds = campaign(
             question, _name(question, file), servers, file, header, question.folder / RUNS, without
         )
         notes.append(
@@ -122,7 +122,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
         )
     return TriedUpgrade(
-        question, made, servers, labels(question, servers), header, notes, file, without=without
+        question, upgrade_campaign, servers, labels(question, servers), header, notes, file, without=without
     )
 
 
@@ -140,8 +140,8 @@ def servers_of(question: Question, say: Callable[[str], None], interrupts: Inter
         for name in setup(load_options(question), NEWEST).extensions
         if name not in question.without_extensions
     ]
-    found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
-    return fit(question, found, extensions)
+    servers = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
+    return fit(question, servers, extensions)
 
 
 def left_out(
@@ -168,8 +168,10 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     say = plain_lines(console)
     question = tried.question
     plan = plan_campaign(tried.campaign, Results(tried.runs), say)
-    own = [f for f in plan.variants[0].config.config_files if f.path is not None and f.name != "connections"]
-    settings = [(line.name, line.value) for f in own for line in read_assignments(f, [])]
+    config_files = [
+        f for f in plan.variants[0].config.config_files if f.path is not None and f.name != "connections"
+    ]
+    settings = [(line.name, line.value) for f in config_files for line in read_assignments(f, [])]
     tried = replace(tried, settings=settings)
     servers = {variant.label: (variant.server, variant.config) for variant in plan.variants}
     base, *others = tried.labels
@@ -218,16 +220,16 @@ def refusing(tried: TriedUpgrade) -> dict[str, str]:
     """Returns by label of a new version why its dump cannot be loaded: it refuses what the old one takes."""
     if tried.rehearsal is None:
         return {}
-    found = {}
+    reasons = {}
     for label, answers in tried.rehearsal.new.items():
         refused = [n for n in answers.definitions if n not in tried.rehearsal.old.definitions]
         if refused:
             first = refused[0]
-            found[label] = (
+            reasons[label] = (
                 f"it refuses {numbers.counted(len(refused), 'definition')} of the dump, first "
                 f"{tried.rehearsal.texts[first][:120]}: {answers.definitions[first]}"
             )
-    return found
+    return reasons
 
 
 def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:

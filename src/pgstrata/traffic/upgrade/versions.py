@@ -26,10 +26,10 @@ class Servers:
     notes: Sequence[str]
 
 
-def fit(question: Question, found: Sequence[Server], extensions: Sequence[str]) -> Servers:
-    """Returns the servers of an upgrade that have what the dump needs. found: the server of `base`, then
-    those of `targets`. Raises UsageError if they are no upgrade, or lack what the dump needs."""
-    base, *others = found
+def fit(question: Question, servers: Sequence[Server], extensions: Sequence[str]) -> Servers:
+    """servers: the server of `base`, then those of `targets`. Raises UsageError where they are no upgrade, or
+    lack what the dump needs."""
+    base, *others = servers
     for text, server in zip(question.targets, others, strict=True):
         if (server.spec, server.bin_dir) == (base.spec, base.bin_dir):
             raise UsageError(

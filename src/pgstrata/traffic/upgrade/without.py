@@ -81,8 +81,8 @@ def dependents(
                 check()
                 if extension_of(item) in names:
                     why[key_of(item)] = "left out by --without-extension"
-                elif not is_transaction(item) and (said := _rejected(session, item)):
-                    why[key_of(item)] = f"needs what is left out with {', '.join(names)}: {said}"
+                elif not is_transaction(item) and (rejected := _rejected(session, item)):
+                    why[key_of(item)] = f"needs what is left out with {', '.join(names)}: {rejected}"
     return why
 
 

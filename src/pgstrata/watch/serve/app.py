@@ -129,19 +129,19 @@ class _Answers:
 async def _file(root: Path | None, path: str, request: Request) -> Response:
     if root is None:
         raise HTTPException(404)
-    found = await run_in_threadpool(open_shown, root, path)
-    if found is None:
+    shown_file = await run_in_threadpool(open_shown, root, path)
+    if shown_file is None:
         if await run_in_threadpool(is_folder, root, path):
             return RedirectResponse(f"{request.url.path}/", 307)
         raise HTTPException(404)
-    headers = {"ETag": found.stamp, "Content-Length": str(found.size)}
-    if request.headers.get("if-none-match") == found.stamp:
-        found.close()
-        return Response(None, 304, {"ETag": found.stamp})
+    headers = {"ETag": shown_file.stamp, "Content-Length": str(shown_file.size)}
+    if request.headers.get("if-none-match") == shown_file.stamp:
+        shown_file.close()
+        return Response(None, 304, {"ETag": shown_file.stamp})
     if request.method == "HEAD":
-        found.close()
-        return Response(None, 200, headers, found.kind)
-    return StreamingResponse(found.chunks(), 200, headers, found.kind)
+        shown_file.close()
+        return Response(None, 200, headers, shown_file.kind)
+    return StreamingResponse(shown_file.chunks(), 200, headers, shown_file.kind)
 
 
 def _page(request: Request) -> int:

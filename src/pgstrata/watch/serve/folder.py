@@ -78,9 +78,9 @@ def open_shown(root: Path, path: str) -> Shown | None:
 
 def is_folder(root: Path, path: str) -> bool:
     """Returns True for the path of a folder whose index.html is shown."""
-    if path.endswith("/") or (found := open_shown(root, f"{path}/" if path else "")) is None:
+    if path.endswith("/") or (shown_file := open_shown(root, f"{path}/" if path else "")) is None:
         return False
-    found.close()
+    shown_file.close()
     return True
 
 

@@ -74,9 +74,9 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"TLS cannot be served with {certificate} and {key}: {said}",
+            f"TLS cannot be served with {certificate} and {key}: {reason}",
             "both are PEM files, and the key belongs to the certificate and has no password",
         ) from error
     return context

@@ -115,9 +115,9 @@ def _pages(path: str, query: dict[str, str], page: int, total: int, what: str) -
         for word, number in (("newer", page - 1), ("older", page + 1), ("oldest", last))
         if 0 <= number <= last and number != page
     ]
-    said = Prose(f"{counted(total, what)}, page {page + 1:,} of {last + 1:,}.", "even")
+    prose = Prose(f"{counted(total, what)}, page {page + 1:,} of {last + 1:,}.", "even")
     ways: list[Block] = [Table("pages", "Other pages", columns, rows, "")] if rows else []
-    return Section("pages", "Pages", [said, *ways])
+    return Section("pages", "Pages", [prose, *ways])
 
 
 def run_page(run: Run) -> Sheet:

@@ -50,8 +50,8 @@ def _entry(feed: ElementTree.Element, site: WatchSite, alarm: Alarm) -> None:
     path = site.alarm_path(alarm)
     _link(entry, "alternate", f"{path}.html" if path else "index.html")
     note = known.note_of(alarm)
-    said = [alarm.subject, alarm.answer, *others(known, alarm), f"Acknowledged: {note}" if note else ""]
-    content = _text(entry, "content", "\n".join(filter(None, said)))
+    parts = [alarm.subject, alarm.answer, *others(known, alarm), f"Acknowledged: {note}" if note else ""]
+    content = _text(entry, "content", "\n".join(filter(None, parts)))
     content.set("type", "text")
 
 
@@ -70,9 +70,9 @@ def _urn(*parts: str) -> str:
 
 
 def _text(parent: ElementTree.Element, name: str, text: str) -> ElementTree.Element:
-    made = ElementTree.SubElement(parent, f"{{{ATOM}}}{name}")
-    made.text = harmless(text)
-    return made
+    element = ElementTree.SubElement(parent, f"{{{ATOM}}}{name}")
+    element.text = harmless(text)
+    return element
 
 
 def _link(parent: ElementTree.Element, rel: str, address: str) -> None:

@@ -128,9 +128,9 @@ class WatchSite:
 
     def sheets(self) -> list[Sheet]:
         """Returns all pages but the first, which all watches share."""
-        made = [self._step(number, name) for number, name in enumerate(self.known.series)]
-        made += [self._commit(position) for position in sorted(self.paged, reverse=True)]
-        return [*made, self._compare()]
+        pages = [self._step(number, name) for number, name in enumerate(self.known.series)]
+        pages += [self._commit(position) for position in sorted(self.paged, reverse=True)]
+        return [*pages, self._compare()]
 
     # --- the first page -----------------------------------------------------------------------
 
@@ -204,8 +204,8 @@ class WatchSite:
 
     def _dated(self, moves: Moves, move: Move) -> Row:
         first, last = (self.known.line.stops[p] for p in (move.first, move.last))
-        one = move.first == move.last
-        since = last.name if one else f"one of {first.name} … {last.name}"
+        is_single = move.first == move.last
+        since = last.name if is_single else f"one of {first.name} … {last.name}"
         note = self.known.note_of(move.alarm) if move.alarm else ""
         mark = moves.mark(*self._sides(moves, move))
         return Row(
@@ -213,7 +213,7 @@ class WatchSite:
                 words(since, href=self._from_step(move.last)),
                 words(last.date[:10]),
                 Cell(move.moved.log_ratio, size(move.moved, moves.series.by), "" if note else mark),
-                words(last.subject if one else ""),
+                words(last.subject if is_single else ""),
                 words(note),
             ]
         )

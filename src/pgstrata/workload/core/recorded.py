@@ -153,11 +153,11 @@ def _cell(cell: str) -> str | None:
         return None
     if "\\" not in cell:
         return cell
-    made: list[str] = []
+    unescaped: list[str] = []
     characters = iter(cell)
     for character in characters:
         if character == "\\":
             following = next(characters, "\\")
             character = _ESCAPES.get(following, following)
-        made.append(character)
-    return "".join(made)
+        unescaped.append(character)
+    return "".join(unescaped)

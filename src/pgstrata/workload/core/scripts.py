@@ -51,10 +51,10 @@ def weighted(text: str) -> tuple[str, int]:
 
 
 def _named(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    found = tuple(beside(name, info) for name in value)
-    for text in found:
+    paths = tuple(beside(name, info) for name in value)
+    for text in paths:
         weighted(text)
-    return found
+    return paths
 
 
 Scripts = Annotated[tuple[str, ...], OneOrMore, AfterValidator(_named), Field(max_length=1000)]

@@ -78,20 +78,20 @@ def _find() -> list[PgRestore]:
     places.append(
         shutil.which("pg_restore")
     )  # last: with Debian's packages it is a script that looks for one
-    found = [
+    tools = [
         PgRestore(Path(place), major, _prints(Path(place)))
         for place in places
         if place and (major := _major(Path(place)))
     ]
-    return sorted(found, key=lambda one: -one.major)
+    return sorted(tools, key=lambda tool: -tool.major)
 
 
 def _major(program: Path) -> int | None:
     try:
-        said = probe([program, "--version"])
+        answer = probe([program, "--version"])
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r"\(PostgreSQL\) (\d+)", said.stdout)
+    match = re.search(r"\(PostgreSQL\) (\d+)", answer.stdout)
     return int(match[1]) if match else None
 
 
@@ -171,10 +171,10 @@ def archive(dump: Path, digest: str) -> Source:
         CopyBlock(_copy_of(tool, dump, number, name), folder / f"{number}.rows", sizes[number])
         for number, name in tables
     ]
-    made: list[SqlStatement | CopyBlock] = [*_statements(tool, dump, ["--section=pre-data"]), *blocks]
+    pieces: list[SqlStatement | CopyBlock] = [*_statements(tool, dump, ["--section=pre-data"]), *blocks]
     if others := [line for line in listed.splitlines() if _OTHER_DATA.match(line)]:
-        made += _statements(tool, dump, [], only=others)
-    made += _statements(tool, dump, ["--section=post-data"])
+        pieces += _statements(tool, dump, [], only=others)
+    pieces += _statements(tool, dump, ["--section=post-data"])
     size = sum(sizes.values())
 
     def extract(place: Path, check: Check) -> None:
@@ -187,13 +187,13 @@ def archive(dump: Path, digest: str) -> Source:
                 future.result()
 
     needed = size if blocks else None
-    said = _DUMPED_FROM.search(listed)
+    match = _DUMPED_FROM.search(listed)
     return Source(
-        tuple(made),
+        tuple(pieces),
         True,
         size,
         lambda say, check: unpacked(dump, folder, needed, extract, say, check),
-        said[1] if said else "",
+        match[1] if match else "",
     )
 
 
@@ -221,10 +221,10 @@ def _sizes(dump: Path, numbers: Sequence[str]) -> dict[str, int]:
     """Returns about how many bytes the rows of each table take; the same before and after they are
     unpacked."""
     if dump.is_dir():
-        found = {
+        files = {
             p.name.partition(".")[0]: (p.stat().st_size, p.suffix == ".dat") for p in dump.glob("*.dat*")
         }
-        there = {n: found.get(n, (0, True)) for n in numbers}
+        there = {n: files.get(n, (0, True)) for n in numbers}
         return {n: size if plain else int(size * EXPANDED) for n, (size, plain) in there.items()}
     return dict.fromkeys(numbers, int(dump.stat().st_size * EXPANDED / max(1, len(numbers))))
 
@@ -262,7 +262,7 @@ def _printing(
             os.fchown(chosen.fileno(), account.uid, account.gid)
         listed = ["-L", chosen.name] if only else []
         with (
-            tempfile.TemporaryFile() as said,
+            tempfile.TemporaryFile() as errors,
             _reading(dump) as (named, source),
             start(
                 [*tool.printing(), *arguments, *listed, *named],
@@ -270,7 +270,7 @@ def _printing(
                 cwd="/",
                 stdin=source,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 env=server_env(),
             ) as process,
         ):
@@ -278,8 +278,8 @@ def _printing(
             try:
                 yield process.stdout
                 if process.stdout.read(1) == b"" and process.wait() != 0:
-                    said.seek(0)
-                    raise _failed(tool, dump, said.read(_CHUNK))
+                    errors.seek(0)
+                    raise _failed(tool, dump, errors.read(_CHUNK))
             finally:
                 process.kill()
 
@@ -303,8 +303,8 @@ def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:
         text = b""
         while chunk := printed.read1(_CHUNK):  # type: ignore[attr-defined]
             text += chunk
-            if found := _COPY.search(text):
-                return found.group()[:-2].decode()
+            if match := _COPY.search(text):
+                return match.group()[:-2].decode()
             if len(text) > 4 * _CHUNK:
                 break
     raise UsageError(
@@ -326,13 +326,13 @@ def rows_of_copy(
     """Copies what stands between COPY and its end; False where it has no end. Never holds more than a chunk
     or two."""
     held = b""
-    while (found := _COPY.search(held)) is None:
+    while (match := _COPY.search(held)) is None:
         chunk = read()
         if not chunk:
             return False
         held += chunk
     # No rows at all: then the end is the first line.
-    held, lead = b"\n" + held[found.end() :], 1
+    held, lead = b"\n" + held[match.end() :], 1
     while (end := held.find(_END_OF_ROWS)) < 0:
         check()
         cut = len(held) - len(_END_OF_ROWS) + 1  # the end may lie across two chunks
@@ -352,8 +352,8 @@ def _open_to(dump: Path, closed: Path) -> str:
     return f"{how}, or dump into one file (-Fc), which is handed to it"
 
 
-def _failed(tool: PgRestore, dump: Path, said: bytes) -> UsageError:
-    text = server_said(said.decode(errors="replace"))
+def _failed(tool: PgRestore, dump: Path, errors: bytes) -> UsageError:
+    text = server_said(errors.decode(errors="replace"))
     hint, account = "is the dump whole? Make it again", server_account()
     if account is not None and "Permission denied" in text:
         hint = f"pg_restore runs as {account.name}: {_open_to(dump, dump)}"

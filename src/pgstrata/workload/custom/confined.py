@@ -148,7 +148,7 @@ class Confinement:
 
 
 def _lines(outside: Outside) -> list[str]:
-    lines = [f"left out: {one.what}: {one.why}" for one in outside.left_out[:20]]
+    lines = [f"left out: {left_out.what}: {left_out.why}" for left_out in outside.left_out[:20]]
     if outside.number > len(lines):
         lines.append(f"left out: {outside.number - len(lines)} more")
     return [*lines, *([outside.note] if outside.note else [])]

@@ -59,9 +59,9 @@ def _of_file(path: Path, size: int, _changed: int) -> str:
         return _read(path)
     name = _unchanged(path)
     with suppress(OSError, PgstrataError):
-        found = read_small(cache_folder(FOLDER) / name).strip()
-        if re.fullmatch("[0-9a-f]{32}", found):
-            return found
+        kept_digest = read_small(cache_folder(FOLDER) / name).strip()
+        if re.fullmatch("[0-9a-f]{32}", kept_digest):
+            return kept_digest
     digest = _read(path)
     # What was changed a moment ago can be changed again without looking so, and so can what changes now.
     if name == _unchanged(path) and time.time() - path.stat().st_mtime > SETTLED_SECONDS:

@@ -47,17 +47,17 @@ def _is_archive(path: Path) -> bool:
 def _sql(path: Path, digest: str) -> Source:
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    dump, said = bool(_DUMP.search(head)), _DUMPED_FROM.search(head)
+    dump, match = bool(_DUMP.search(head)), _DUMPED_FROM.search(head)
     folder = folder_of(digest)
-    made: list[SqlStatement | CopyBlock] = []
+    pieces: list[SqlStatement | CopyBlock] = []
     copies: list[Copy] = []
     for item in items(path):
         if isinstance(item, Copy):
             file_of = folder / f"{len(copies)}.rows"
             copies.append(item)
-            made.append(CopyBlock(item.text, file_of, item.end - item.begin, item.line))
+            pieces.append(CopyBlock(item.text, file_of, item.end - item.begin, item.line))
         else:
-            made.append(item)
+            pieces.append(item)
 
     def cut(place: Path, check: Check) -> None:
         with path.open("rb") as whole:
@@ -69,11 +69,11 @@ def _sql(path: Path, digest: str) -> Source:
     size = sum(copy.end - copy.begin for copy in copies)
     needed = size if copies else None
     return Source(
-        tuple(made),
+        tuple(pieces),
         dump,
         size,
         lambda say, check: unpacked(path, folder, needed, cut, say, check),
-        said[1].decode() if said else "",
+        match[1].decode() if match else "",
     )
 
 

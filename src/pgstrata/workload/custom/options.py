@@ -298,15 +298,15 @@ class CustomOptions(CurveOptions):
     @field_validator("setup")
     @classmethod
     def _setup(cls, value: tuple[Rows | str, ...], info: ValidationInfo) -> tuple[Rows | str, ...]:
-        made: list[Rows | str] = []
+        entries: list[Rows | str] = []
         for item in value:
             if isinstance(item, str) and Path(item).suffix.lower() in ROWS:
-                made.append(
+                entries.append(
                     Rows.model_validate({"table": Path(item).stem, "files": [item]}, context=info.context)
                 )
             else:
-                made.append(beside(item, info) if isinstance(item, str) else item)
-        return tuple(made)
+                entries.append(beside(item, info) if isinstance(item, str) else item)
+        return tuple(entries)
 
     @field_validator("queries")
     @classmethod
@@ -329,8 +329,8 @@ class CustomOptions(CurveOptions):
         if twice := next((t for t in titles if titles.count(t) > 1), None):
             raise ValueError(f"two steps are called {twice!r}: give one of them another `name`")
         if (info.context or {}).get("folder"):
-            found = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
-            object.__setattr__(self, "contents", found)
+            digests = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
+            object.__setattr__(self, "contents", digests)
         return self
 
     @property

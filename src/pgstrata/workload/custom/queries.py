@@ -131,16 +131,16 @@ def _is_copy(path: Path, files: Sequence[str]) -> bool:
 
 
 def _query(file: Path) -> str:
-    found = list(items(file))
-    if not found:
+    statements = list(items(file))
+    if not statements:
         raise UsageError(f"{file.name} is empty")
-    if len(found) > 1 or not isinstance(found[0], SqlStatement):
-        what = f"{len(found)} statements" if len(found) > 1 else "rows for COPY"
+    if len(statements) > 1 or not isinstance(statements[0], SqlStatement):
+        what = f"{len(statements)} statements" if len(statements) > 1 else "rows for COPY"
         raise UsageError(f"{file.name} has {what}, and a query is one statement")
-    if parameters := mentioned(found[0].text).parameters:
+    if parameters := mentioned(statements[0].text).parameters:
         plural = numbers.plural("parameter", parameters)
         raise UsageError(f"{file.name} has {parameters} {plural} ($1 …): write values in their place")
-    return found[0].text
+    return statements[0].text
 
 
 def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> list[Phase]:
@@ -150,10 +150,10 @@ def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> l
     setup = [item for item in o.setup if isinstance(item, str)]
     queries = read_queries([Path(path) for path in o.query_paths], setup)
     names = list(queries.texts)
-    made: list[Phase] = []
+    phases: list[Phase] = []
 
     def run(name: str, streams: Sequence[list[Op]], digest: Digesting | None, *, measured: bool) -> None:
-        made.append(
+        phases.append(
             query_step(
                 name,
                 streams,
@@ -184,7 +184,7 @@ def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> l
     if o.streams:
         orders = [in_own_order(names, "custom", o.seed, n) for n in range(1, o.streams + 1)]
         run("streams", [once(order) for order in orders], digest, measured=True)
-    return made
+    return phases
 
 
 def _digest(o: CustomOptions, queries: QueryFiles) -> Digesting:

@@ -261,13 +261,13 @@ def _name_at(parts: Sequence[Token], at: int) -> tuple[str, str]:
 
 def _called(parts: Sequence[Token]) -> list[str]:
     """Returns names of functions: the words before a parenthesis, and behind the word function."""
-    found = []
+    names = []
     for at, part in enumerate(parts):
         behind = parts[at + 1].text if at + 1 < len(parts) else ""
         before = parts[at - 1].text.lower() if at else ""
         if part.kind in ("word", "name") and (behind == "(" or before in ("function", "procedure")):
-            found.append(_bare(part))
-    return found
+            names.append(_bare(part))
+    return names
 
 
 def _why_alone(parts: Sequence[Token]) -> str:
@@ -466,7 +466,7 @@ _BEFORE_KIND = frozenset(
 
 
 def _is_superusers(parts: Sequence[Token], words: Sequence[str]) -> bool:
-    if any(tuple(words[: len(one)]) == one for one in _OF_SUPERUSERS):
+    if any(tuple(words[: len(beginning)]) == beginning for beginning in _OF_SUPERUSERS):
         return True
     texts = [part.text.lower() for part in parts]
     if words[:1] == ("create",) and _kind(words[1:]) == "language":

@@ -35,12 +35,12 @@ def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
         title = "Load by step — less is better"
         blocks.append(stacked(results, workload, loads, title, _HOW))
         blocks.append(phase_table(results, workload, loads, title, _HOW, together=True))
-    found = read(results, workload)
+    queries = read(results, workload)
     for step in ("queries", "streams"):
-        if step in found.by_step:
-            by_variant = against_base(found.by_step[step], results.base)
-            blocks += query_blocks(results, workload, step, by_variant, found, _WORDING)
-            found = Queries(found.by_step, {}, found.buffers)  # plans are told once
+        if step in queries.by_step:
+            by_variant = against_base(queries.by_step[step], results.base)
+            blocks += query_blocks(results, workload, step, by_variant, queries, _WORDING)
+            queries = Queries(queries.by_step, {}, queries.buffers)  # plans are told once
     if (left := _left_out(results, workload)) is not None:
         blocks.append(left)
     if not blocks:
@@ -51,20 +51,20 @@ def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
 def _left_out(results: RunSet, workload: WorkloadResults) -> Table | None:
     """Returns a table of the statements and settings of the setup that were left out, and on which variants.
     None without any."""
-    found: dict[tuple[str, str], list[str]] = {}
+    left_out: dict[tuple[str, str], list[str]] = {}
     more: dict[str, int] = {}
     for run in workload.runs:
         outside = outside_in(run.record.facts)
-        for one in (*outside.left_out, *outside.settings) if outside is not None else ():
-            variants = found.setdefault((one.what, one.why), [])
+        for omission in (*outside.left_out, *outside.settings) if outside is not None else ():
+            variants = left_out.setdefault((omission.what, omission.why), [])
             variants += [run.variant] if run.variant not in variants else []
         if outside is not None and (rest := outside.number - len(outside.left_out)) > 0:
             more[run.variant] = rest
-    if not found:
+    if not left_out:
         return None
     rows = [
         Row([words(what), words(why), words("all" if len(on) == len(results.variants) else ", ".join(on))])
-        for (what, why), on in found.items()
+        for (what, why), on in left_out.items()
     ]
     rows += [Row([words(f"{number} more statements"), words(""), words(on)]) for on, number in more.items()]
     return Table(

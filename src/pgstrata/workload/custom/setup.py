@@ -129,17 +129,17 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     wanted: list[Unpack] = []
     size = 0
     settings: list[SqlStatement] = []
-    for file, name, one in zip(files, names, sources, strict=True):
-        if isinstance(one, Source):
-            made = _of_dump(o, name, one, server) if one.dump else [_of_script(o, name, one)]
-            confinement.settings += _settings_lacking(one, server) if one.dump else []
-            places = _places(file, one)
-            steps += [replace(_with_settings(step, settings), places=places) for step in made]
-            settings += _settings_left(one, server)
-            wanted.append(one.unpack)
-            size += one.bytes
+    for file, name, source in zip(files, names, sources, strict=True):
+        if isinstance(source, Source):
+            new_steps = _of_dump(o, name, source, server) if source.dump else [_of_script(o, name, source)]
+            confinement.settings += _settings_lacking(source, server) if source.dump else []
+            places = _places(file, source)
+            steps += [replace(_with_settings(step, settings), places=places) for step in new_steps]
+            settings += _settings_left(source, server)
+            wanted.append(source.unpack)
+            size += source.bytes
         else:
-            blocks, unpack = _of_rows(o, one)
+            blocks, unpack = _of_rows(o, source)
             copied = _copied(o, name, [(None, block) for block in blocks])
             steps.append(_with_settings(copied, settings))
             wanted += unpack
@@ -363,7 +363,7 @@ def _copied(
     sequences) on the first."""
     blocks = [(session, item) for session, item in work if isinstance(item, CopyBlock)]
     shares = spread(
-        blocks, max(1, min(o.load_connections, len(blocks))), lambda one: float(one[1].bytes or 1)
+        blocks, max(1, min(o.load_connections, len(blocks))), lambda pair: float(pair[1].bytes or 1)
     )
     ops = [[op for session, block in share for op in _in_session(session, block)] for share in shares]
     ops[0] += [
@@ -383,9 +383,9 @@ def _indexed(
             sizes[into[1]] = sizes.get(into[1], 0) + item.bytes
     by_table: dict[str, list[Op]] = {}
     for session, item in work:
-        found = _INDEX.match(item.text)
-        assert found is not None
-        by_table.setdefault(found[1] or found[2], []).extend(_in_session(session, item))
+        match = _INDEX.match(item.text)
+        assert match is not None
+        by_table.setdefault(match[1] or match[2], []).extend(_in_session(session, item))
     connections = max(1, min(o.load_connections, len(by_table)))
     shares = spread(list(by_table), connections, lambda table: 1.0 + sizes.get(table, 0))
     ops = [[op for table in share for op in by_table[table]] for share in shares]
@@ -400,9 +400,9 @@ def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[CopyBlock], l
             how += f" ESCAPE {literal(item.escape)}"
         for file in item.files:
             digest = o.contents.get(file) or digest_of(Path(file))
-            made = rows_of_table(item.table, Path(file), digest, item.columns, how)
-            blocks.append(made[0])
-            unpack.append(made[1])
+            pair = rows_of_table(item.table, Path(file), digest, item.columns, how)
+            blocks.append(pair[0])
+            unpack.append(pair[1])
     return blocks, unpack
 
 
@@ -450,9 +450,9 @@ def _fits(statement: SqlStatement, server: Features) -> bool:
     """Returns whether a dump's statement is for the data and not a setting that this server lacks."""
     if _LEFT_OUT.match(statement.text):
         return False
-    found = _SET.match(statement.text)
+    match = _SET.match(statement.text)
     # A limit on time would take the place of ours.
-    return found is None or (found[1].lower() != "statement_timeout" and _has_setting(server, found[1]))
+    return match is None or (match[1].lower() != "statement_timeout" and _has_setting(server, match[1]))
 
 
 def _has_setting(server: Features, name: str) -> bool:
@@ -472,35 +472,35 @@ def _settings_lacking(dump: Source, server: Features) -> list[NotLoaded]:
         NotLoaded(beginning(item.text), "the server has no setting of this name")
         for item in sets
         if not _LEFT_OUT.match(item.text)
-        and (found := _SET.match(item.text)) is not None
-        and not _has_setting(server, found[1])
+        and (match := _SET.match(item.text)) is not None
+        and not _has_setting(server, match[1])
     ]
 
 
 def _sessions(items: Sequence[SqlStatement | CopyBlock]) -> list[SqlStatement | None]:
     """Returns the statement that sets the search path for each item; None before the first."""
     now: SqlStatement | None = None
-    found = []
+    sessions = []
     for item in items:
         if isinstance(item, SqlStatement) and _SEARCH_PATH.match(item.text):
             now = item
-        found.append(now)
-    return found
+        sessions.append(now)
+    return sessions
 
 
 def _tables(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
     """Returns the tables that statements make, without partitions: their sizes are counted with their
     parent's."""
-    made: list[str] = []
+    tables: list[str] = []
     parts: set[str] = set()
     for item in items:
         if isinstance(item, CopyBlock):
             continue
-        if found := _TABLE.match(item.text):
-            (parts.add if found[2] else made.append)(found[1])
-        elif found := _ATTACHED.match(item.text):
-            parts.add(found[1])
-    return list(dict.fromkeys(name.removeprefix("public.") for name in made if name not in parts))
+        if match := _TABLE.match(item.text):
+            (parts.add if match[2] else tables.append)(match[1])
+        elif match := _ATTACHED.match(item.text):
+            parts.add(match[1])
+    return list(dict.fromkeys(name.removeprefix("public.") for name in tables if name not in parts))
 
 
 def _extensions(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:

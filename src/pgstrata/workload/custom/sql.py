@@ -97,8 +97,8 @@ class _Scanner:
                 raise self._no_sql(match.start())
             if kind == "semicolon" and not parens and not depth:
                 if begin >= 0:
-                    made, at = self._made(begin, match.start(), at)
-                    yield made
+                    entry, at = self._made(begin, match.start(), at)
+                    yield entry
                 begin, words = -1, []
                 continue
             if begin < 0:
@@ -150,10 +150,10 @@ class _Scanner:
         return Copy(text, line, rows, last.start()), last.end()
 
     def behind(self, closing: bytes, at: int, begin: int) -> int:
-        found = self._data.find(closing, at)
-        if found < 0:
+        end = self._data.find(closing, at)
+        if end < 0:
             raise self._error(begin, f"a {shown(closing.decode(errors='replace'), 60)} is never closed")
-        return found + len(closing)
+        return end + len(closing)
 
     def behind_comment(self, begin: int) -> int:
         depth, at = 0, begin

@@ -44,18 +44,18 @@ class Custom:
             )
         return self._phases(o, server, setup(o, server))
 
-    def _phases(self, o: CustomOptions, server: Features, made: Setup) -> list[Phase]:
-        phases = [*made.phases]
+    def _phases(self, o: CustomOptions, server: Features, setup_plan: Setup) -> list[Phase]:
+        phases = [*setup_plan.phases]
         if o.row_counts:
-            phases.append(row_count_check(o.row_counts, confined=made.confinement.has_role))
+            phases.append(row_count_check(o.row_counts, confined=setup_plan.confinement.has_role))
         if o.setup and o.settle != "none":
             phases += _settle(o)
         # Queries come first: they only read, and what scripts write would change what they find.
-        phases += query_phases(o, server, made.tables)
-        confined = made.confinement.has_role
+        phases += query_phases(o, server, setup_plan.tables)
+        confined = setup_plan.confinement.has_role
         steps: list[Phase] = []
         for step in o.script_steps:
-            at = partial(_measured, o, step, made.tables, confined)
+            at = partial(_measured, o, step, setup_plan.tables, confined)
             steps += curve_phases(step.title, o.clients_of(step), o.refine, at)
         if phases and isinstance(phases[-1], Settle):
             steps = list(dropwhile(lambda phase: not isinstance(phase, Step), steps))
@@ -81,11 +81,11 @@ class Custom:
         """Returns the cost: seconds as the steps say; bytes from those of the rows, and the write-ahead log:
         1 GiB, or what the load writes if that is less."""
         o = options
-        made = setup(o, NEWEST)
-        steps = [p for p in self._phases(o, NEWEST, made) if isinstance(p, Step)]
+        setup_plan = setup(o, NEWEST)
+        steps = [p for p in self._phases(o, NEWEST, setup_plan) if isinstance(p, Step)]
         seconds = sum(s.expected_seconds for s in steps)
         written = 0.0 if o.reads_only else 300e3 * sum(s.seconds or 0.0 for s in steps)
-        data = made.bytes * BYTES_PER_BYTE + written
+        data = setup_plan.bytes * BYTES_PER_BYTE + written
         return RunCost(seconds, int(data + min(2**30, data) + 60e6))
 
 

@@ -145,10 +145,10 @@ def _find_tail(o: InsertOptions, clients: int, batch: int) -> tuple[list[Op], li
     """
     if o.tables == "per-client" or clients == 1:
         return [], [_read_min(o)]
-    stripe, own = clients * batch, f":client_id * {batch}"
-    tail = f":begin + (:tail - :begin) / {stripe} * {stripe} + {own}"
+    stripe, offset = clients * batch, f":client_id * {batch}"
+    tail = f":begin + (:tail - :begin) / {stripe} * {stripe} + {offset}"
     return (
-        [_read_min(o, "begin"), Set("min_id", f":begin + {own}")],
+        [_read_min(o, "begin"), Set("min_id", f":begin + {offset}")],
         [_read_min(o, "tail"), Set("min_id", f"greatest(:min_id, {tail})")],
     )
 
@@ -230,10 +230,10 @@ def _range_queries(o: InsertOptions, clients: int) -> Role:
     )
     start: list[Op] = []
     scripts = []
-    for one in (prices, products, registers):
-        prepare, send = one.ops(o)
+    for range_query in (prices, products, registers):
+        prepare, send = range_query.ops(o)
         start += prepare
-        scripts.append(Script(send, name=one.name))
+        scripts.append(Script(send, name=range_query.name))
     return Role("query", clients, scripts, mode=_query_mode(o), reads_only=True, start=start)
 
 
@@ -252,9 +252,9 @@ def _point_queries(o: InsertOptions, clients: int, *, deleted: bool) -> Role:
     # leave the deleter an index that was just cleaned of its dead entries.
     about = Set("min_id", f"greatest(1, :max_id - {o.loaded_rows() // o.table_count})")
     # The largest id is not drawn, as in the original. Where the queue is empty there is no id to draw.
-    one = Expr("random(:min_id, greatest(:max_id - 1, :min_id))", "int8")
+    expr = Expr("random(:min_id, greatest(:max_id - 1, :min_id))", "int8")
     text = "SELECT transactionid,productid,data FROM pi{t} WHERE transactionid IN ({ids})"
-    prepare, send = _Query("point", "pk_query_ps", text, one, o.point_ids).ops(o)
+    prepare, send = _Query("point", "pk_query_ps", text, expr, o.point_ids).ops(o)
     before = [Every(o.max_refresh, read_max)] if o.max_refresh else []
     return Role(
         "query",

@@ -65,11 +65,11 @@ def _facets(results: RunSet, workload: WorkloadResults) -> list[Facet]:
 
 def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
     """Returns the report's section on numbers of clients; None if no two steps of a group differ in them."""
-    found: dict[str, dict[int, StepResults]] = {}
+    groups: dict[str, dict[int, StepResults]] = {}
     for step in workload.compared:
         if match := CLIENTS.search(step.name):
-            found.setdefault(step.group or step.name[: match.start()], {})[int(match.group(1))] = step
-    scales = {group: dict(sorted(steps.items())) for group, steps in found.items() if len(steps) > 1}
+            groups.setdefault(step.group or step.name[: match.start()], {})[int(match.group(1))] = step
+    scales = {group: dict(sorted(steps.items())) for group, steps in groups.items() if len(steps) > 1}
     if not scales:
         return None
     blocks: list[Block] = []
@@ -84,9 +84,9 @@ def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
     return Section(anchor("clients", workload.name), title, blocks)
 
 
-def _latency(own: Repeats, name: str) -> float | None:
+def _latency(repeats: Repeats, name: str) -> float | None:
     """Returns a latency of the role the headline counts, in ms, all repeats added up."""
-    latency = own.latencies.get(own.typical.record.role)
+    latency = repeats.latencies.get(repeats.typical.record.role)
     value: float | None = getattr(latency, name) if latency else None
     return None if value is None else value * 1e3
 

@@ -143,8 +143,8 @@ class Pgbench:
         mixes: list[tuple[str, list[PgbenchScript], bool]] = [
             (name, [PgbenchScript(BUILT_IN[name], name)], True) for name in o.built_in
         ]
-        if own := read_scripts(o.scripts):
-            mixes.append((stems(o.scripts), own, False))
+        if own_scripts := read_scripts(o.scripts):
+            mixes.append((stems(o.scripts), own_scripts, False))
         phases = initialise(o, server) if o.initialise else []
         for name, scripts, built_in in mixes:
             for mode in o.modes:

@@ -58,8 +58,8 @@ def _on_a_table(o: TableOptions, *statements: Callable[[dict[str, Value]], Seque
 
 def points(o: TableOptions, n: int) -> list[Op]:
     """Returns n point selects."""
-    one = "SELECT c FROM sbtest{t} WHERE id={id}"
-    return _on_a_table(o, *[lambda t: [Sql(one, name="point-select", values=t, id=key(o))]] * n)
+    text = "SELECT c FROM sbtest{t} WHERE id={id}"
+    return _on_a_table(o, *[lambda t: [Sql(text, name="point-select", values=t, id=key(o))]] * n)
 
 
 def in_list(o: TableOptions, columns: str, column: str, n: int, keys: Value | None = None) -> list[Op]:
@@ -115,7 +115,7 @@ def count_range(o: TableOptions, size: int) -> list[Op]:
 def reads(o: TableOptions, size: int) -> list[Op]:
     """Returns the ops of read-only between BEGIN and COMMIT."""
     ranges = (simple_range, sum_range, order_range, distinct_range)
-    return points(o, 10) + [op for one in ranges for op in one(o, size)]
+    return points(o, 10) + [op for range_ops in ranges for op in range_ops(o, size)]
 
 
 def update_inlist(o: TableOptions, n: int) -> list[Op]:
@@ -462,24 +462,24 @@ class Sysbench:
         settle = Settle(o.table_names, o.settle_seconds)
         before, writes, after, last = map(chosen, (PRE, WRITES, _AFTER_WRITES, LAST))
         # Without the vacuum no page is all-visible, and an index-only scan fetches every row.
-        found: list[Phase] = [
+        plan: list[Phase] = [
             *load(o),
             *warm(o, "point-query.warm", _POINT_QUERY[0], clients=o.tables),
             settle,
         ]
         if before or writes or not after:
-            found += warm(o, "scan.warmpre", _SCAN[0])
-        found += [point for m in (*before, *writes) for point in points_of(o, m)]
+            plan += warm(o, "scan.warmpre", _SCAN[0])
+        plan += [point for m in (*before, *writes) for point in points_of(o, m)]
         if after:
-            found += [settle] if writes else []
-            found += warm(o, "scan.warm", _SCAN[0])
+            plan += [settle] if writes else []
+            plan += warm(o, "scan.warm", _SCAN[0])
         by_index = [m for m in after if m in (*_POINTS_SI, *_RANGE_SI)]
         for m in after:
             if m in by_index[:1]:
-                found += warm(o, "points-covered-si.warm", _POINTS_SI[0])
-            found += points_of(o, m)
-        found += [point for m in last for point in points_of(o, m)]
-        return found
+                plan += warm(o, "points-covered-si.warm", _POINTS_SI[0])
+            plan += points_of(o, m)
+        plan += [point for m in last for point in points_of(o, m)]
+        return plan
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
         """Returns the options for these steps: reads can be of any length; writes have the length that the

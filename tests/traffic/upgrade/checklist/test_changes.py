@@ -35,58 +35,64 @@ APPLICATION = (
 
 
 def entries(since: str) -> list[Change]:
-    return [one for one in changes() if one.since == since]
+    return [change for change in changes() if change.since == since]
 
 
 def test_the_table_is_well_formed() -> None:
-    assert len({one.id for one in changes()}) == len(changes()) > 150
-    numbers = [SINCE.index(one.since) for one in changes()]
+    assert len({change.id for change in changes()}) == len(changes()) > 150
+    numbers = [SINCE.index(change.since) for change in changes()]
     assert numbers == sorted(numbers)
-    for one in changes():
-        assert re.fullmatch(r"[a-z0-9-]+", one.id), one.id
-        assert one.title and one.act and not one.title.endswith("."), one.id
-        if one.since != EVERY and not one.section.startswith("pg_upgrade"):
-            of_version = f"Migration to Version {one.since}"
-            assert one.section == of_version or one.section.startswith("Changes: "), one.id
-        assert not one.values or one.settings, one.id
+    for change in changes():
+        assert re.fullmatch(r"[a-z0-9-]+", change.id), change.id
+        assert change.title and change.act and not change.title.endswith("."), change.id
+        if change.since != EVERY and not change.section.startswith("pg_upgrade"):
+            of_version = f"Migration to Version {change.since}"
+            assert change.section == of_version or change.section.startswith("Changes: "), change.id
+        assert not change.values or change.settings, change.id
         # What is looked for has an example, or says why it has none.
-        looked_for = not one.by_hand and one.effect != "default"
-        assert bool(one.plant or one.statement or one.unplanted) == looked_for, one.id
-        for setting in one.settings:
-            assert re.fullmatch(r"[a-z_]+", setting), one.id
+        looked_for = not change.by_hand and change.effect != "default"
+        assert bool(change.plant or change.statement or change.unplanted) == looked_for, change.id
+        for setting in change.settings:
+            assert re.fullmatch(r"[a-z_]+", setting), change.id
 
 
 def test_versions_that_an_upgrade_crosses() -> None:
-    found = {one.since for one in crossed(130023, 170011)}
-    assert found == {EVERY, "14", "15", "16", "17"}
-    assert {one.since for one in crossed(90624, 100023)} == {EVERY, "10"}
-    assert {one.since for one in crossed(180006, 190000)} == {EVERY, "19"}
-    assert {one.since for one in crossed(170001, 170011)} == {EVERY}
+    versions = {change.since for change in crossed(130023, 170011)}
+    assert versions == {EVERY, "14", "15", "16", "17"}
+    assert {change.since for change in crossed(90624, 100023)} == {EVERY, "10"}
+    assert {change.since for change in crossed(180006, 190000)} == {EVERY, "19"}
+    assert {change.since for change in crossed(170001, 170011)} == {EVERY}
     # Of a version that is not in it the table says so.
     assert beyond_table(190002) == "" and beyond_table(200000) == "19"
 
 
 @pytest.mark.parametrize(
-    "one", [one for one in changes() if one.code and one.statement], ids=lambda one: one.id
+    "change",
+    [change for change in changes() if change.code and change.statement],
+    ids=lambda change: change.id,
 )
-def test_statements_that_meet_a_change_are_found(one: Change) -> None:
-    assert one.meets(Code(one.statement))
+def test_statements_that_meet_a_change_are_found(change: Change) -> None:
+    assert change.meets(Code(change.statement))
     # In a comment, or as the text of a value, it is none; where texts are looked at, a comment still is.
-    assert not one.meets(Code(f"SELECT 1 /* {one.statement.replace('*/', '')} */"))
-    if not one.strings:
-        assert not one.meets(Code(f"SELECT E'{one.statement.replace(chr(39), chr(39) * 2)}'"))
+    assert not change.meets(Code(f"SELECT 1 /* {change.statement.replace('*/', '')} */"))
+    if not change.strings:
+        assert not change.meets(Code(f"SELECT E'{change.statement.replace(chr(39), chr(39) * 2)}'"))
 
 
 def test_an_application_meets_none() -> None:
     wrong = [
-        (one.id, text) for one in changes() if not one.minor for text in APPLICATION if one.meets(Code(text))
+        (change.id, text)
+        for change in changes()
+        if not change.minor
+        for text in APPLICATION
+        if change.meets(Code(text))
     ]
     assert wrong == []
 
 
 def test_bodies_of_functions_are_read() -> None:
     body = "BEGIN RETURN QUERY SELECT extract(epoch FROM now()); END"
-    (extract,) = [one for one in changes() if one.id == "extract-numeric"]
+    (extract,) = [change for change in changes() if change.id == "extract-numeric"]
     for text in (
         f"CREATE FUNCTION f() RETURNS float8 LANGUAGE plpgsql AS $body$ {body} $body$",
         f"CREATE OR REPLACE FUNCTION f() RETURNS float8 LANGUAGE plpgsql AS '{body}'",
@@ -105,14 +111,14 @@ def test_patterns_take_a_time_that_grows_with_the_statement() -> None:
         f"CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$ {text} $$"
         for text in (long[:9_000], long[:36_000])
     )
-    for one in changes():
+    for change in changes():
         begin = process_time()
-        one.meets(Code(small))
+        change.meets(Code(small))
         middle = process_time()
-        one.meets(Code(large))
+        change.meets(Code(large))
         # Four times the text: not much more than four times the time; what is quick anyway is not compared.
         spent = process_time() - middle
-        assert spent < 0.5 or spent < 9 * (middle - begin), one.id
+        assert spent < 0.5 or spent < 9 * (middle - begin), change.id
 
 
 # --- on servers -------------------------------------------------------------------------------
@@ -141,19 +147,19 @@ def fresh(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
                 admin.execute(f"DROP ROLE IF EXISTS {role}".encode())
 
 
-def found_in(connection: psycopg.Connection[Any], one: Change) -> list[str]:
+def found_in(connection: psycopg.Connection[Any], change: Change) -> list[str]:
     connection.execute("SET search_path = pg_catalog")
-    rows = [row[0] for query in one.queries() for row in connection.execute(query.encode()).fetchall()]
+    rows = [row[0] for query in change.queries() for row in connection.execute(query.encode()).fetchall()]
     connection.execute("RESET search_path")
     return rows
 
 
-def executed(connection: psycopg.Connection[Any], one: Change) -> str:
+def executed(connection: psycopg.Connection[Any], change: Change) -> str:
     """What the server says of the example; empty where it takes it."""
     try:
         connection.execute("SET statement_timeout = '20s'")
-        for text in (one.plant, one.statement):
-            if text and not (text == one.statement and one.unplanted):
+        for text in (change.plant, change.statement):
+            if text and not (text == change.statement and change.unplanted):
                 connection.execute(text.encode())
     except psycopg.Error as error:
         return str(error)
@@ -169,7 +175,9 @@ def before(since: str) -> str:
 @pytest.mark.parametrize("since", SINCE)
 def test_every_example_is_found_on_a_server(since: str) -> None:
     wrong: list[str] = []
-    planted = [one for one in entries(since) if (one.plant or one.statement) and not one.unplanted]
+    planted = [
+        change for change in entries(since) if (change.plant or change.statement) and not change.unplanted
+    ]
     with running(acquire(f"pg:{before(since)}")) as old:
         with fresh(old) as clean:
             clean.execute(
@@ -177,22 +185,22 @@ def test_every_example_is_found_on_a_server(since: str) -> None:
             )
             if since not in ("10", "11", "12"):
                 clean.execute(TRIGGER.encode())
-            for one in entries(since):
-                if not one.minor and (rows := found_in(clean, one)):
-                    wrong.append(f"{one.id}: found in a clean schema: {rows}")
-        for one in planted:
+            for change in entries(since):
+                if not change.minor and (rows := found_in(clean, change)):
+                    wrong.append(f"{change.id}: found in a clean schema: {rows}")
+        for change in planted:
             with fresh(old) as connection:
-                if said := executed(connection, one):
-                    wrong.append(f"{one.id}: {before(since)} refuses the example: {said}")
-                elif [*one.queries()]:
-                    rows = found_in(connection, one)
+                if refusal := executed(connection, change):
+                    wrong.append(f"{change.id}: {before(since)} refuses the example: {refusal}")
+                elif [*change.queries()]:
+                    rows = found_in(connection, change)
                     if not any("planted" in row or "!@!" in row for row in rows):
-                        wrong.append(f"{one.id}: not found: {rows}")
+                        wrong.append(f"{change.id}: not found: {rows}")
     if since in VERSIONS:
         with running(acquire(f"pg:{since}")) as new:
-            for one in planted:
-                if one.effect in ("fails", "refused") and not one.loads:
+            for change in planted:
+                if change.effect in ("fails", "refused") and not change.loads:
                     with fresh(new) as connection:
-                        if not executed(connection, one):
-                            wrong.append(f"{one.id}: {since} takes the example")
+                        if not executed(connection, change):
+                            wrong.append(f"{change.id}: {since} takes the example")
     assert not wrong, "\n".join(wrong)

@@ -84,7 +84,7 @@ def question(place: Path) -> tuple[str, ...]:
     )
 
 
-def told(
+def checklist_of(
     place: Path, pgstrata: Program, dump: str, statements: tuple[str, ...], *words: str
 ) -> tuple[int, Json]:
     (place / "dump.sql").write_text(dump)
@@ -97,7 +97,7 @@ def told(
 @pytest.mark.server
 @pytest.mark.timeout(600)
 def test_a_dump_that_meets_much(place: Path, pgstrata: Program, question: tuple[str, ...]) -> None:
-    code, answer = told(place, pgstrata, OLD_DUMP, OLD_STATEMENTS, *question, "--checklist")
+    code, answer = checklist_of(place, pgstrata, OLD_DUMP, OLD_STATEMENTS, *question, "--checklist")
     assert code == 1 and answer["answer"] == {"17": "do not go yet"}
     (to,) = answer["to"]
     lines = {line["id"]: line for line in to["checklist"]}
@@ -116,7 +116,7 @@ def test_a_dump_that_meets_much(place: Path, pgstrata: Program, question: tuple[
     assert "trailing junk" in definitions[1] and "public.junk" in definitions[1]
     statements = objects("refused-statements", "fails")
     assert len(statements) == 2 and "7x" not in " ".join(to["reasons"])
-    assert any("pg_is_in_backup() does not exist" in one for one in statements)
+    assert any("pg_is_in_backup() does not exist" in statement for statement in statements)
     assert to["reasons"][0] == "4 things that the old version takes are refused"
     # What catalogs and texts say.
     assert objects("postfix-operators", "before") == ["public.!@!(bigint,NONE)"]
@@ -141,14 +141,14 @@ def test_a_dump_that_meets_much(place: Path, pgstrata: Program, question: tuple[
     # Of 14 and later, but not of versions that this upgrade does not cross.
     assert not {"abstime", "hash-indexes", "checksums", "md5-deprecated"} & lines.keys()
     # In a comment, and what both refuse, is nothing.
-    assert not any("nowhere" in one or "pg_start_backup" in one for one in statements)
+    assert not any("nowhere" in statement or "pg_start_backup" in statement for statement in statements)
 
     # The same command asks no server again, and says the same in the terminal and on the page.
     again = pgstrata(*question, "--checklist")
     assert again.returncode == 1 and "the schema on" not in again.stderr
-    said = again.stdout.splitlines()
-    assert said[2].startswith("17: Do not go yet: 4 things")
-    assert said[3].startswith("  fails: 2")
+    output_lines = again.stdout.splitlines()
+    assert output_lines[2].startswith("17: Do not go yet: 4 things")
+    assert output_lines[3].startswith("  fails: 2")
     page = Path(place / answer["page"]).read_text()
     assert page.index("Do not go yet") < page.index("Postfix operators are not supported")
     # No secret of the dump is anywhere.
@@ -161,14 +161,14 @@ def test_a_dump_that_meets_much(place: Path, pgstrata: Program, question: tuple[
 def test_a_dump_that_meets_nothing(place: Path, pgstrata: Program, question: tuple[str, ...]) -> None:
     (place / "own.conf").write_text("work_mem = 5MB\n")
     dump = HEAD.format(version="13.23") + SCHEMA + TRIGGER + ";\n"
-    code, answer = told(
+    code, answer = checklist_of(
         place, pgstrata, dump, ("SELECT name FROM customers WHERE id = 1",), *question, "--checklist"
     )
     (to,) = answer["to"]
     assert code == 3 and to["reasons"] == ["nothing was replayed"]
-    found = {line["id"]: line["state"] for line in to["checklist"] if line["state"] not in ("note", "hand")}
+    states = {line["id"]: line["state"] for line in to["checklist"] if line["state"] not in ("note", "hand")}
     # Its e-mail addresses are unique texts.
-    assert found == {"analyze": "after", "text-indexes": "look"}
+    assert states == {"analyze": "after", "text-indexes": "look"}
 
 
 @pytest.mark.server
@@ -177,7 +177,7 @@ def test_a_dump_that_a_new_version_cannot_load_has_a_page(
     place: Path, pgstrata: Program, question: tuple[str, ...]
 ) -> None:
     """Without the option: the replay could not begin, and an hour of others' time is saved."""
-    code, answer = told(place, pgstrata, OLD_DUMP, OLD_STATEMENTS, *question)
+    code, answer = checklist_of(place, pgstrata, OLD_DUMP, OLD_STATEMENTS, *question)
     assert code == 1 and answer["answer"] == {"17": "do not go yet"}
     assert "refuses 2 definitions of the dump" in answer["failed"]["17"]
     assert not (place / "upgrade").rglob("runs/*") or not list((place / "upgrade").glob("*/runs/*/*"))
@@ -221,7 +221,7 @@ def test_checksums_and_statistics_of_18(place: Path, pgstrata: Program) -> None:
     words = ("upgrade", "--from", "15", "--to", "18", "--dump", "dump.sql", "--log", "log.csv", "--checklist")
     dump = HEAD.format(version="15.3") + "CREATE TABLE public.t (id int PRIMARY KEY, name text);\n"
     dump += "CREATE ROLE shop LOGIN PASSWORD 'md5d41d8cd98f00b204e9800998ecf8427e';\n"
-    code, answer = told(
+    code, answer = checklist_of(
         place, pgstrata, dump, ("SELECT wal_write FROM pg_stat_wal WHERE 'mine' <> ''",), *words
     )
     assert code == 1
@@ -236,7 +236,7 @@ def test_checksums_and_statistics_of_18(place: Path, pgstrata: Program) -> None:
     assert lines["io-workers"]["state"] == "note"
     # A dump of a newer version than the old server is no dump of it.
     newer = HEAD.format(version="15.3") + "CREATE TABLE t (id int, b int GENERATED ALWAYS AS (id) VIRTUAL);\n"
-    _, answer = told(place, pgstrata, newer, ("SELECT 1",), *words)
+    _, answer = checklist_of(place, pgstrata, newer, ("SELECT 1",), *words)
     lines = {line["id"]: line for line in answer["to"][0]["checklist"]}
     assert lines["refused-by-old"]["state"] == "unknown"
     assert "1 line of the checklist has no answer" in answer["to"][0]["said"]

@@ -14,14 +14,14 @@ from support.planner import Original, original
 
 @pytest.fixture(scope="module")
 def original13(pg13: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
-    with original(pg13, tmp_path_factory.mktemp("original"), dumped=True) as found:
-        yield found
+    with original(pg13, tmp_path_factory.mktemp("original"), dumped=True) as source:
+        yield source
 
 
 @pytest.fixture(scope="module")
 def original17(pg17: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
-    with original(pg17, tmp_path_factory.mktemp("original"), dumped=False) as found:
-        yield found
+    with original(pg17, tmp_path_factory.mktemp("original"), dumped=False) as source:
+        yield source
 
 
 @pytest.fixture(scope="session")

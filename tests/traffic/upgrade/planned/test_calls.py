@@ -61,8 +61,8 @@ def read(place: Path, text: str):  # type: ignore[no-untyped-def]
 
 
 def test_the_form_of_pg_dump(tmp_path: Path) -> None:
-    found = read(tmp_path, HEAD + RELATION_CALL + COLUMN_CALL)
-    (relation,), (column,) = found.relations, found.columns
+    statistics = read(tmp_path, HEAD + RELATION_CALL + COLUMN_CALL)
+    (relation,), (column,) = statistics.relations, statistics.columns
     assert (relation.schema, relation.name, relation.values["relpages"]) == ("public", "album", "12")
     assert relation.values.keys() == RELATION.keys()
     assert (column.column, column.inherited) == ("title", False)
@@ -71,8 +71,8 @@ def test_the_form_of_pg_dump(tmp_path: Path) -> None:
 
 
 def test_the_last_of_equal_calls_counts(tmp_path: Path) -> None:
-    found = read(tmp_path, RELATION_CALL + RELATION_CALL.replace("'12'", "'13'"))
-    assert [one.values["relpages"] for one in found.relations] == ["13"]
+    statistics = read(tmp_path, RELATION_CALL + RELATION_CALL.replace("'12'", "'13'"))
+    assert [relation.values["relpages"] for relation in statistics.relations] == ["13"]
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_every_text_comes_back(tmp_path: Path, names: tuple[str, str, str], valu
         f"{quoted('{' + values + '}')}::text);\n"
     )
     (tmp_path / "stats.sql").write_text(text, newline="")
-    found = read_statistics(tmp_path / "stats.sql")
-    (relation,), (one,) = found.relations, found.columns
-    assert (relation.schema, relation.name) == (one.schema, one.table) == (schema, table)
+    statistics = read_statistics(tmp_path / "stats.sql")
+    (relation,), (attribute,) = statistics.relations, statistics.columns
+    assert (relation.schema, relation.name) == (attribute.schema, attribute.table) == (schema, table)
     assert float(relation.values["reltuples"]) == rows
-    assert (one.column, one.inherited) == (column, True)
-    assert one.values["histogram_bounds"] == "{" + values + "}"
+    assert (attribute.column, attribute.inherited) == (column, True)
+    assert attribute.values["histogram_bounds"] == "{" + values + "}"
 
 
 @given(data=st.binary(max_size=400))

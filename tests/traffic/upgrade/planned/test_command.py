@@ -28,22 +28,22 @@ def test_plans_of_a_log(original13: Original, pgstrata: Program, place: Path) ->
         *("--statistics-only", original13.statistics, "--results", "out", "--format", "json"),
     )
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
-    (new,) = found["to"]
-    assert found["answer"] == {"17": "do not go yet"}
+    answer = json.loads(done.stdout)
+    (new,) = answer["to"]
+    assert answer["answer"] == {"17": "do not go yet"}
     assert len(new["refused"]) == 1 and "trailing junk" in new["refused"][0]["why"]
-    changed = {words(one["statement"]): one for one in new["changed"]}
+    changed = {words(statement["statement"]): statement for statement in new["changed"]}
     planted = changed[words(CHANGED)]
     assert any("Run Condition" in theirs for _, theirs in planted["differences"])
     assert planted["base_cost"] > 0 and planted["cost"] > 0 and 0 < planted["share"] < 1
-    shares = [one["share"] for one in new["changed"]]
+    shares = [statement["share"] for statement in new["changed"]]
     assert shares == sorted(shares, reverse=True)
-    whys = {words(one["statement"]): one["why"] for one in new["not_planned"]}
+    whys = {words(statement["statement"]): statement["why"] for statement in new["not_planned"]}
     assert "neither a query" in whys[words(UTILITY)] and "went well" in whys[words(FAILS)]
     planned = len(new["changed"]) + len(new["same"])
     assert planned >= 20 and len(new["changed"]) < planned / 2
     assert f"{len(new['changed'])} of {planned} statements" in new["said"]
-    assert "--dump DATA.dump" in found["proof"] and "--statistics-only" not in found["proof"]
+    assert "--dump DATA.dump" in answer["proof"] and "--statistics-only" not in answer["proof"]
     page = (place / "out" / "page" / "index.html").read_text()
     assert "What only data can prove is not said" in page and "Run Condition" in page
     (captured,) = (place / "out").glob("*.traffic")
@@ -77,7 +77,7 @@ def test_what_has_no_plan_is_said_first(original13: Original, pgstrata: Program)
     (new,) = json.loads(done.stdout)["to"]
     assert f"{len(new['not_planned'])} statements with " in new["said"]
     assert "have no plan to compare" in new["said"]
-    assert any("generic plans: since 12" in one["why"] for one in new["not_planned"])
+    assert any("generic plans: since 12" in statement["why"] for statement in new["not_planned"])
 
 
 def test_ctrl_c_leaves_nothing(original13: Original, place: Path) -> None:
@@ -90,8 +90,8 @@ def test_ctrl_c_leaves_nothing(original13: Original, place: Path) -> None:
         if "plans of" in line:
             break
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in said
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in errors
     assert not living_in(place)
     assert [*(place / "data").iterdir()] == []
 

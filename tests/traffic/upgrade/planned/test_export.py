@@ -63,8 +63,8 @@ def test_who_may_read_little(pg17: Server, place: Path) -> None:
         dsn = dsn_of(cluster).replace(f"user={cluster.user}", "user=little")
         done = export_statistics(dsn, place / "little.sql")
         assert done.unreadable == 1
-        found = read_statistics(place / "little.sql")
-        assert {one.table for one in found.columns} == {"open"}
+        statistics = read_statistics(place / "little.sql")
+        assert {column.table for column in statistics.columns} == {"open"}
         assert "planted" not in (place / "little.sql").read_text()
         admin.execute("DROP TABLE open")
         with pytest.raises(UsageError, match="1 table"):

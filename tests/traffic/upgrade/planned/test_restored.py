@@ -25,15 +25,15 @@ def nothing() -> None:
 
 
 @contextmanager
-def restored(server: Server, found: Original, place: Path) -> Iterator[tuple[Schema, Restored]]:
+def restored(server: Server, original: Original, place: Path) -> Iterator[tuple[Schema, Restored]]:
     """A server with schema and statistics of another one, and the sizes of its tables."""
-    files = (str(found.schema),)
+    files = (str(original.schema),)
     contents = {name: digest_of(Path(name)) for name in files}
     options = CustomOptions.model_construct(setup=files, contents=contents, allow_outside=False, without={})
     config = resolve([ConfigFile("test", "fsync = off\n", None)], server.version_num, 1 << 30)
     with defined_schema(server, config, options, place, print, nothing, OVERRIDES) as schema:
         assert schema.refused == {}
-        done = restore(schema, read_statistics(found.statistics), nothing)
+        done = restore(schema, read_statistics(original.statistics), nothing)
         sizes = wanted_sizes(schema.cluster)
         schema.cluster.stop()
         stretch(schema.cluster, sizes, nothing)
@@ -41,14 +41,14 @@ def restored(server: Server, found: Original, place: Path) -> Iterator[tuple[Sch
         yield schema, done
 
 
-def agree(schema: Schema, found: Original) -> None:
+def agree(schema: Schema, original: Original) -> None:
     """EXPLAIN expects what the original expected, within 1 %."""
     with schema.cluster.connect(DATABASE) as connection:
         estimates, sizes = estimates_of(connection), sizes_of(connection)
-    assert {name: sizes[name] for name in found.sizes} == found.sizes
+    assert {name: sizes[name] for name in original.sizes} == original.sizes
     wrong = {
         query: (rows, estimates[query])
-        for query, rows in found.estimates.items()
+        for query, rows in original.estimates.items()
         if estimates[query] != pytest.approx(rows, rel=0.01)
     }
     assert wrong == {}
@@ -61,7 +61,9 @@ def test_statistics_of_13(to: str, original13: Original, place: Path, request: p
     with restored(request.getfixturevalue(to), original13, place) as (schema, done):
         agree(schema, original13)
     assert done.bare == []
-    assert [(one.what, "before 17" in one.why) for one in done.missing] == [("app.events.span", True)]
+    assert [(missing.what, "before 17" in missing.why) for missing in done.missing] == [
+        ("app.events.span", True)
+    ]
 
 
 @pytest.mark.server
@@ -110,12 +112,12 @@ def test_no_function_of_the_schema_is_executed_by_a_superuser(
         + hostile_call("gone", "a", "{1,2}")
         + hostile_call("plain", "price; DROP TABLE met", "{1}")
     )
-    found = Original(schema_file, statistics, place, {}, {}, "")
-    with restored(request.getfixturevalue(to), found, place) as (schema, done):
+    original = Original(schema_file, statistics, place, {}, {}, "")
+    with restored(request.getfixturevalue(to), original, place) as (schema, done):
         with schema.cluster.connect(DATABASE) as connection:
             who = {row[0] for row in connection.execute("SELECT who FROM met").fetchall()}
             assert who <= {"pgstrata_app"}
-        whys = {one.what: one.why for one in done.missing}
+        whys = {missing.what: missing.why for missing in done.missing}
         assert "public.gone.a" in whys and "public.plain.price; DROP TABLE met" in whys
         assert "public.plain.price" not in whys
         if to == "pg13":
@@ -129,7 +131,7 @@ def test_values_that_are_none_are_listed(pg13: Server, place: Path) -> None:
     schema_file.write_text("CREATE TABLE a (b int);\n")
     statistics.write_text(hostile_call("a", "b", "{1,two}"))
     with restored(pg13, Original(schema_file, statistics, place, {}, {}, ""), place) as (_, done):
-        assert [one.what for one in done.missing] == ["public.a.b"]
+        assert [missing.what for missing in done.missing] == ["public.a.b"]
         assert "invalid input syntax" in done.missing[0].why
         assert done.bare == ["public.a"]
 

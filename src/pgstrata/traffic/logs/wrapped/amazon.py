@@ -15,16 +15,16 @@ from pgstrata.traffic.logs.wrapped.model import Record, Wrapping, as_lines
 from pgstrata.traffic.logs.wrapped.objects import objects
 
 
-def recognize(found: dict[str, Any]) -> Wrapping | None:
+def recognize(entry: dict[str, Any]) -> Wrapping | None:
     """Returns how events of CloudWatch are read, None where the object is none."""
-    if isinstance(found.get("message"), str) and isinstance(found.get("timestamp"), int):
+    if isinstance(entry.get("message"), str) and isinstance(entry.get("timestamp"), int):
         return Wrapping("JSON of CloudWatch", _records, is_unordered=True)
     return None
 
 
 def _records(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
-    for found in objects(file, trouble):
-        text, time = found.get("message"), found.get("timestamp")
+    for entry in objects(file, trouble):
+        text, time = entry.get("message"), entry.get("timestamp")
         if isinstance(text, str) and isinstance(time, int):
             yield Record(1000 * time, as_lines(text))
         else:

@@ -27,11 +27,11 @@ _Texts = Mapping[str, Any]
 _STATE = re.compile(r"[0-9A-Z]{5}\Z")
 
 
-def recognize(found: dict[str, Any]) -> Wrapping | None:
+def recognize(entry: dict[str, Any]) -> Wrapping | None:
     """Returns how records of diagnostic settings are read, None where the object is none."""
-    if found.get("category") == "PostgreSQLLogs" or ("properties" in found and "resourceId" in found):
+    if entry.get("category") == "PostgreSQLLogs" or ("properties" in entry and "resourceId" in entry):
         return Wrapping("JSON of Azure (diagnostic settings)", _json, is_unordered=True)
-    if {_name(key) for key in found} >= _COLUMNS:
+    if {_name(key) for key in entry} >= _COLUMNS:
         return Wrapping("JSON of Azure (Log Analytics)", _json, is_unordered=True)
     return None
 
@@ -65,22 +65,22 @@ def _csv(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
     return _records(_texts_of_csv(file, trouble), trouble)
 
 
-def _records(found: Iterator[_Texts], trouble: Trouble) -> Iterator[Record]:
-    first = list(islice(found, _FIRST))
+def _records(entries: Iterator[_Texts], trouble: Trouble) -> Iterator[Record]:
+    first = list(islice(entries, _FIRST))
     # A text log has a tab in front of every line behind the first; whether these messages have them, too, is
     # seen where one has lines without.
     following = (line for texts in first for line in str(texts.get("message", "")).split("\n")[1:])
     is_raw = any(not line.startswith("\t") for line in following)
-    for texts in chain(first, found):
+    for texts in chain(first, entries):
         yield from _record(texts, trouble, is_raw=is_raw)
 
 
 def _texts_of_json(file: IO[bytes], trouble: Trouble) -> Iterator[_Texts]:
-    for found in objects(file, trouble):
-        properties = found.get("properties")
+    for entry in objects(file, trouble):
+        properties = entry.get("properties")
         inner = properties if isinstance(properties, dict) else {}
-        texts = {_name(key): value for part in (found, inner) for key, value in part.items()}
-        if "category" in found and found["category"] != "PostgreSQLLogs":
+        texts = {_name(key): value for part in (entry, inner) for key, value in part.items()}
+        if "category" in entry and entry["category"] != "PostgreSQLLogs":
             trouble.others += 1
         else:
             yield texts

@@ -22,17 +22,17 @@ def wrapping(head: Sequence[bytes]) -> Wrapping | None:
     first = lines[0].removeprefix(b"\xef\xbb\xbf").lstrip()
     if first.startswith((b"{", b"[")) and not first.startswith(b'{"timestamp":"'):
         return _of_json(head)
-    if (found := azure.recognize_lines(lines)) is not None:
-        return found
-    if (found := kubernetes.recognize_lines(lines)) is not None:
-        return found
+    if (wrapped := azure.recognize_lines(lines)) is not None:
+        return wrapped
+    if (wrapped := kubernetes.recognize_lines(lines)) is not None:
+        return wrapped
     return syslog.recognize_lines(lines)
 
 
 def _of_json(head: Sequence[bytes]) -> Wrapping | None:
-    for number, found in enumerate(objects(io.BytesIO(b"".join(head)), Trouble())):
+    for number, entry in enumerate(objects(io.BytesIO(b"".join(head)), Trouble())):
         for module in (google, kubernetes, syslog, azure, amazon):
-            wrapped: Wrapping | None = module.recognize(found)
+            wrapped: Wrapping | None = module.recognize(entry)
             if wrapped is not None:
                 return wrapped
         if number > 20:

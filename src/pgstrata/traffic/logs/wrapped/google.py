@@ -33,31 +33,31 @@ _TIME = re.compile(STAMP + r"|\b[0-9]{10}\.[0-9]{3}\b")
 _KEYS = frozenset(("insertId", "logName", "textPayload", "jsonPayload", "receiveTimestamp"))
 
 
-def recognize(found: dict[str, Any]) -> Wrapping | None:
+def recognize(entry: dict[str, Any]) -> Wrapping | None:
     """Returns how entries of Cloud Logging are read, None where the object is none."""
-    if len(_KEYS & found.keys()) < 2:
+    if len(_KEYS & entry.keys()) < 2:
         return None
     return Wrapping("JSON of Cloud Logging", _records, is_unordered=True)
 
 
 def _records(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
-    for found in objects(file, trouble):
-        time = microseconds(text_of(found, "timestamp", "receiveTimestamp"))
-        lines = None if time is None else _lines(found, time)
+    for entry in objects(file, trouble):
+        time = microseconds(text_of(entry, "timestamp", "receiveTimestamp"))
+        lines = None if time is None else _lines(entry, time)
         if lines is None:
             trouble.others += 1
         else:
             yield Record(time or 0, lines)
 
 
-def _lines(found: dict[str, Any], time: int) -> bytes | None:
-    text = found.get("textPayload")
+def _lines(entry: dict[str, Any], time: int) -> bytes | None:
+    text = entry.get("textPayload")
     if isinstance(text, str):
-        name = text_of(found, "logName")
+        name = text_of(entry, "logName")
         if "/logs/" in name and "postgres" not in name:
             return None
         return as_lines(text, _head(text, time))
-    payload = found.get("jsonPayload")
+    payload = entry.get("jsonPayload")
     if not isinstance(payload, dict):
         return None
     if isinstance(record := payload.get("record"), dict):

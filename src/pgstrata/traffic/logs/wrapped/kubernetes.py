@@ -31,11 +31,11 @@ _CRI = re.compile(
 )
 
 
-def recognize(found: dict[str, Any]) -> Wrapping | None:
+def recognize(entry: dict[str, Any]) -> Wrapping | None:
     """Returns how lines of CloudNativePG or of Docker are read, None where the object is none of them."""
-    if "logger" in found and ("record" in found or "msg" in found):
+    if "logger" in entry and ("record" in entry or "msg" in entry):
         return Wrapping("JSON of CloudNativePG", _cloudnativepg)
-    if isinstance(found.get("log"), str) and "stream" in found:
+    if isinstance(entry.get("log"), str) and "stream" in entry:
         return Wrapping("JSON of Docker", _docker)
     return None
 
@@ -48,9 +48,9 @@ def recognize_lines(lines: list[bytes]) -> Wrapping | None:
 
 
 def _cloudnativepg(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
-    for found in objects(file, trouble):
-        record = found.get("record")
-        if found.get("msg") == "record" and isinstance(record, dict) and "log_time" in record:
+    for entry in objects(file, trouble):
+        record = entry.get("record")
+        if entry.get("msg") == "record" and isinstance(record, dict) and "log_time" in record:
             yield Record(0, csv_line(record))
         else:
             trouble.others += 1
@@ -68,8 +68,8 @@ def csv_line(record: dict[str, Any]) -> bytes:
 
 def _docker(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
     parts: list[str] = []
-    for found in objects(file, trouble):
-        text = found.get("log")
+    for entry in objects(file, trouble):
+        text = entry.get("log")
         if not isinstance(text, str):
             trouble.others += 1
             continue

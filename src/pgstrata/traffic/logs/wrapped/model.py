@@ -99,16 +99,18 @@ def as_lines(text: str, head: str = "", *, is_raw: bool = False) -> bytes:
     """
     first, newline, rest = text.rstrip("\r\n").partition("\n")
     begin = "" if first.startswith("\t") else head
-    made = [f"{begin}{first}\n"]
+    lines = [f"{begin}{first}\n"]
     if newline:
         following = rest.split("\n")
-        own = [not is_raw and own_part(first, line) for line in following]
+        own_parts = [not is_raw and own_part(first, line) for line in following]
         has_tabs = not is_raw and all(
-            is_own or line.startswith("\t") for line, is_own in zip(following, own, strict=True)
+            is_own or line.startswith("\t") for line, is_own in zip(following, own_parts, strict=True)
         )
         tab = "" if has_tabs else "\t"
-        made += [f"{head if is_own else tab}{line}\n" for line, is_own in zip(following, own, strict=True)]
-    return "".join(made).encode("utf-8", "surrogateescape")
+        lines += [
+            f"{head if is_own else tab}{line}\n" for line, is_own in zip(following, own_parts, strict=True)
+        ]
+    return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def own_part(first: str, line: str) -> bool:

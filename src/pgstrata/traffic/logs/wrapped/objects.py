@@ -28,13 +28,13 @@ def objects(file: IO[bytes], trouble: Trouble) -> Iterator[dict[str, Any]]:
         text = line.strip().rstrip(b",")
         if not text or (is_by_line and text == b"]"):
             continue
-        found = _decoded(text) if text.startswith(b"{") and text.endswith(b"}") else None
-        if found is not None:
-            is_by_line = is_by_line or bool(found)
+        decoded = _decoded(text) if text.startswith(b"{") and text.endswith(b"}") else None
+        if decoded is not None:
+            is_by_line = is_by_line or bool(decoded)
             if _AROUND.match(text):
-                yield from (one for one in next(iter(found.values())) if isinstance(one, dict))
+                yield from (entry for entry in next(iter(decoded.values())) if isinstance(entry, dict))
             else:
-                yield found
+                yield decoded
         elif not is_by_line and (text.endswith((b"{", b"[")) or text.startswith(b"[") or _AROUND.match(text)):
             yield from _spread_over_lines(line, file, trouble)
             return
@@ -62,10 +62,10 @@ def _spread_over_lines(data: bytes, file: IO[bytes], trouble: Trouble) -> Iterat
                 depth -= 1
                 if not depth:
                     text = data[begin : match.end()]
-                    if (found := _decoded(text)) is None:
+                    if (decoded := _decoded(text)) is None:
                         trouble.lose(FRAGMENT, text)
                     else:
-                        yield found
+                        yield decoded
         if depth and len(data) - begin > _MOST:
             trouble.lose(TOO_LONG, data[begin : begin + 200])
             depth, scanned = 0, len(data)
@@ -91,10 +91,10 @@ def _decoded(text: bytes) -> dict[str, Any] | None:
     return None
 
 
-def text_of(found: dict[str, Any], *keys: str) -> str:
+def text_of(entry: dict[str, Any], *keys: str) -> str:
     """Returns the first of these keys that has a text, empty where none has."""
     for key in keys:
-        value = found.get(key)
+        value = entry.get(key)
         if isinstance(value, str) and value:
             return value
     return ""

@@ -80,16 +80,20 @@ _Read = Callable[[IO[bytes], Trouble], Iterator[_Line]]
 def recognize_lines(lines: list[bytes]) -> Wrapping | None:
     """Returns how lines with a header are read, None where most lines have none."""
     filled = [line for line in lines if line.strip()]
-    found = [line for one in filled if (line := _line(one.decode("utf-8", "surrogateescape"))) is not None]
-    if not filled or len(found) <= len(filled) // 2:
+    parsed = [
+        line
+        for raw_line in filled
+        if (line := _line(raw_line.decode("utf-8", "surrogateescape"))) is not None
+    ]
+    if not filled or len(parsed) <= len(filled) // 2:
         return None
-    is_heroku = any(line.database for line in found)
-    return _wrapping("lines of Heroku (logplex)" if is_heroku else "syslog", _of_text, found)
+    is_heroku = any(line.database for line in parsed)
+    return _wrapping("lines of Heroku (logplex)" if is_heroku else "syslog", _of_text, parsed)
 
 
-def recognize(found: dict[str, Any]) -> Wrapping | None:
+def recognize(entry: dict[str, Any]) -> Wrapping | None:
     """Returns how `journalctl -o json` is read, None where the object is not of a journal."""
-    if "__REALTIME_TIMESTAMP" not in found:
+    if "__REALTIME_TIMESTAMP" not in entry:
         return None
     return Wrapping("a journal (journalctl -o json)", partial(_records, read=_of_journal, heads=None))
 
@@ -126,14 +130,14 @@ def _records(file: IO[bytes], trouble: Trouble, *, read: _Read, heads: _Heads | 
             if len(early) < 200:
                 continue
             heads = _lacks(early)
-            for one in early:
-                yield from _take(one, heads, assembler, trouble)
+            for early_line in early:
+                yield from _take(early_line, heads, assembler, trouble)
         else:
             yield from _take(line, heads, assembler, trouble)
     if heads is None:
         heads = _lacks(early)
-        for one in early:
-            yield from _take(one, heads, assembler, trouble)
+        for early_line in early:
+            yield from _take(early_line, heads, assembler, trouble)
     for time, lines in assembler.rest():
         yield Record(time, lines)
 
@@ -211,29 +215,29 @@ def _time(text: str) -> int | None:
 def _of_journal(file: IO[bytes], trouble: Trouble) -> Iterator[_Line]:
     """Yields the messages of a journal. A line that systemd had cut is put together again."""
     started: _Line | None = None
-    for found in objects(file, trouble):
-        message = found.get("MESSAGE")
+    for entry in objects(file, trouble):
+        message = entry.get("MESSAGE")
         if isinstance(message, list):
             try:
                 message = bytes(message).decode("utf-8", "surrogateescape")
             except (ValueError, TypeError):
                 message = None
-        name = text_of(found, "SYSLOG_IDENTIFIER", "_COMM") or text_of(found, "_SYSTEMD_UNIT")
+        name = text_of(entry, "SYSLOG_IDENTIFIER", "_COMM") or text_of(entry, "_SYSTEMD_UNIT")
         if not isinstance(message, str):
             if _PROGRAM.fullmatch(name):
                 trouble.lose(WITHOUT_ALL, name.encode())
             else:
                 trouble.others += 1
             continue
-        process = text_of(found, "SYSLOG_PID", "_PID")
-        time = text_of(found, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
+        process = text_of(entry, "SYSLOG_PID", "_PID")
+        time = text_of(entry, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
         if not time.isdigit() or len(time) > 17:
             trouble.others += 1
             continue
-        line = _Line(int(time), text_of(found, "_HOSTNAME"), name, process, message, "", True)
+        line = _Line(int(time), text_of(entry, "_HOSTNAME"), name, process, message, "", True)
         if started is not None:
             line = started._replace(text=started.text + message)
-        if found.get("_LINE_BREAK") == "line-max" and len(line.text) < LONGEST:
+        if entry.get("_LINE_BREAK") == "line-max" and len(line.text) < LONGEST:
             started = line
         else:
             started = None

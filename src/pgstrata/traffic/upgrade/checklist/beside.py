@@ -76,7 +76,9 @@ def _collations(m: Material) -> Iterator[Line]:
             "With another C library or ICU: dump and load them",
             partitions,
         )
-    old, new = ({str(r[0]): r[3] for r in one.catalogs.get("collations", ())} for one in (m.old, m.new))
+    old, new = (
+        {str(r[0]): r[3] for r in answers.catalogs.get("collations", ())} for answers in (m.old, m.new)
+    )
     differing = [
         f"{name}: {had} → {new[name]}"
         for name, had in old.items()
@@ -93,11 +95,11 @@ def _collations(m: Material) -> Iterator[Line]:
 
 
 def _replication(m: Material) -> Iterator[Line]:
-    made = [
+    definitions = [
         text for text in m.definitions if re.match(r"\s*CREATE\s+(?:PUBLICATION|SUBSCRIPTION)\s", text, re.I)
     ]
-    without_secrets = [re.split(r"\bCONNECTION\b", " ".join(text.split()))[0].strip() for text in made]
-    if made:
+    without_secrets = [re.split(r"\bCONNECTION\b", " ".join(text.split()))[0].strip() for text in definitions]
+    if definitions:
         yield line(
             "logical-replication",
             "before",
@@ -133,9 +135,9 @@ def _rights(m: Material) -> Iterator[Line]:
         if re.match(r"\s*(?:GRANT|REVOKE|ALTER\s+DEFAULT\s+PRIVILEGES)\s", text, re.I)
     ]
     owners = {
-        found[1]
+        match[1]
         for text in m.definitions
-        if (found := re.search(r"\bOWNER\s+TO\s+(\S+?);?\s*\Z", text, re.I)) is not None
+        if (match := re.search(r"\bOWNER\s+TO\s+(\S+?);?\s*\Z", text, re.I)) is not None
     }
     if rights or owners:
         yield line(

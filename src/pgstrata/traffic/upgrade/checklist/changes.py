@@ -153,13 +153,13 @@ MOST_LETTERS = 200_000
 
 
 def _plain(text: str, *, strings: bool, depth: int = 0) -> Iterator[str]:
-    made: list[str] = []
+    parts: list[str] = []
     bodies: list[str] = []
     words: list[str] = []
     for kind, piece in tokens(text):
         if kind in ("space", "comment"):
-            if made and made[-1] != " ":
-                made.append(" ")
+            if parts and parts[-1] != " ":
+                parts.append(" ")
             continue
         if kind == "word":
             words.append(piece.lower())
@@ -170,8 +170,8 @@ def _plain(text: str, *, strings: bool, depth: int = 0) -> Iterator[str]:
             if words[-1:] == ["as"] and _makes_code(words):
                 bodies.append(piece.strip("'").replace("''", "'"))
             piece = piece if strings else "''"
-        made.append(piece)
-    yield "".join(made).strip().removesuffix(";").rstrip()
+        parts.append(piece)
+    yield "".join(parts).strip().removesuffix(";").rstrip()
     if depth < MOST_DEPTH:
         for body in bodies:
             yield from _plain(body, strings=strings, depth=depth + 1)

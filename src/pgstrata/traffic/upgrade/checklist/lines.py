@@ -34,7 +34,7 @@ _ANALYZED = frozenset(("select", "insert", "update", "delete", "merge", "with", 
 
 def lines(material: Material) -> list[Line]:
     """Returns the checklist of one new version, in the order of `STATES`."""
-    found = [
+    checklist = [
         *_refused(material),
         *_pg_upgrade(material),
         *_of_changes(material),
@@ -44,7 +44,7 @@ def lines(material: Material) -> list[Line]:
         *_unknown(material),
     ]
     order = list(STATES)
-    return sorted(found, key=lambda one: order.index(one.state))
+    return sorted(checklist, key=lambda entry: order.index(entry.state))
 
 
 # --- what a server said -----------------------------------------------------------------------
@@ -232,17 +232,17 @@ _ALTER_SET = re.compile(
 
 def _altered(definitions: Sequence[str]) -> Iterator[tuple[str, str]]:
     for text in definitions:
-        if found := _ALTER_SET.match(text):
-            yield found[1].lower(), found[2].strip().strip("'")
+        if match := _ALTER_SET.match(text):
+            yield match[1].lower(), match[2].strip().strip("'")
 
 
 def _default(m: Material, change: Change) -> Iterator[Line]:
     old, new = _defaults(m.old), _defaults(m.new)
-    own = {name for name, _ in (*m.settings, *_altered(m.definitions))}
+    own_names = {name for name, _ in (*m.settings, *_altered(m.definitions))}
     differing = [
         f"{name}: {old[name]} → {new[name]}"
         for name in change.settings
-        if name in old and name in new and old[name] != new[name] and name not in own
+        if name in old and name in new and old[name] != new[name] and name not in own_names
     ]
     only_new = [f"{name}: {new[name]}" for name in change.settings if name in new and name not in old]
     if differing or only_new:
@@ -250,20 +250,20 @@ def _default(m: Material, change: Change) -> Iterator[Line]:
 
 
 def _defaults(answers: Answers) -> dict[str, str]:
-    found = {}
+    defaults = {}
     for name, value, unit in answers.catalogs.get("defaults", ()):
         text = value or ""
         with_number = re.fullmatch(r"-?[0-9.]+", text)
         setting = Setting(str(name), 0, None, "real", unit or "", None, None, ())
-        found[str(name)] = with_unit(setting, float(text)) if with_number else text
-    return found
+        defaults[str(name)] = with_unit(setting, float(text)) if with_number else text
+    return defaults
 
 
 def _removed_settings(m: Material) -> Iterator[Line]:
     """Yields a line with the names in the user's files that the old server has and the new one lacks, except
     those in the table of changes."""
     old, new = _defaults(m.old), _defaults(m.new)
-    told = {
+    known = {
         name
         for change in m.changes
         if change.effect == "starts" and not change.values
@@ -272,7 +272,7 @@ def _removed_settings(m: Material) -> Iterator[Line]:
     gone = [
         f"config {name} = {value}"
         for name, value in (*m.settings, *_altered(m.definitions))
-        if name in old and name not in new and name not in told and not PLACES.match(name)
+        if name in old and name not in new and name not in known and not PLACES.match(name)
     ]
     if gone:
         yield line(
@@ -285,7 +285,7 @@ def _removed_settings(m: Material) -> Iterator[Line]:
 
 
 def _reserved(m: Material) -> Iterator[Line]:
-    old, new = ({str(row[0]) for row in one.catalogs.get("reserved", ())} for one in (m.old, m.new))
+    old, new = ({str(row[0]) for row in answers.catalogs.get("reserved", ())} for answers in (m.old, m.new))
     words = new - old
     names = [f"{row[0]} ({row[1]})" for row in m.old.catalogs.get("names", ()) if row[0] in words]
     if names:

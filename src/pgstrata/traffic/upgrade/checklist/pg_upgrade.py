@@ -87,14 +87,14 @@ def pg_upgrade_check(
                 *("--old-datadir", str(old.data_folder.path), "--new-datadir", str(new.data_folder.path)),
                 *("--username", Cluster.user, "--socketdir", str(folder / "work")),
             ]
-            said, passed = _run(command, folder / "work", check)
+            output, passed = _run(command, folder / "work", check)
             lists = [
                 f"{file.name}:\n{file.read_text(errors='replace')}"
                 for place in (folder / "work", new.data_folder.path / "pg_upgrade_output.d")
                 for file in sorted(place.rglob("*.txt"))
             ]
             shown_command = "pg_upgrade --check -b OLD/bin -B NEW/bin -d OLD/data -D NEW/data"
-            return CheckedUpgrade(passed, shown_command, harmless("\n".join([said, *lists]))[:MOST_LETTERS])
+            return CheckedUpgrade(passed, shown_command, harmless("\n".join([output, *lists]))[:MOST_LETTERS])
     finally:
         remove_tree(folder)
 

@@ -98,18 +98,18 @@ def rehearse(
         met, unanswered = asked.met(cluster, changes)
         answers = msgspec.structs.replace(answers, unanswered={**answers.unanswered, **unanswered})
         cluster.stop()
-        found, checked = {}, {}
+        new_answers, checked = {}, {}
         for label, (server, config) in new.items():
             with asked.server(server, config) as (target, its_answers, _):
                 target.stop()
-            found[label] = its_answers
+            new_answers[label] = its_answers
             if has_pg_upgrade(old[0], server):
                 say(f"  pg_upgrade --check to {server.version}")
                 has_checksums = answers.catalogs.get("checksums") == [["on"]]
                 checked[label] = pg_upgrade_check(
                     cluster, server, config, root, check, checksums=has_checksums
                 )
-    return Rehearsal(texts, answers, found, met, checked)
+    return Rehearsal(texts, answers, new_answers, met, checked)
 
 
 def first_of_each(captured: Path, database: str) -> dict[int, str]:
@@ -118,7 +118,7 @@ def first_of_each(captured: Path, database: str) -> dict[int, str]:
     well: dict[int, str] = {}
     failed: dict[int, str] = {}
     with Captured(captured) as file:
-        names = [one.name for one in file.header.databases]
+        names = [captured_database.name for captured_database in file.header.databases]
         wanted = set(range(min(MOST_STATEMENTS, len(file.header.shapes))))
         read = 0
         for entry in file.sessions():
@@ -180,40 +180,40 @@ class _Asked:
     def _functions(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
         """Returns the complaints of the languages about the bodies of functions, empty for a good body; no
         function is executed."""
-        said: dict[str, str] = {}
+        messages: dict[str, str] = {}
         for name, oid, validator in connection.execute(QUESTIONS["functions"].encode()).fetchall():
             self._check()
             try:
                 connection.execute(f"SELECT pg_catalog.{validator}({oid})".encode())
-                said[name] = ""
+                messages[name] = ""
             except psycopg.Error as error:
-                said[name] = said_plainly(error)
-        return said
+                messages[name] = said_plainly(error)
+        return messages
 
     def _parsed(self, connection: psycopg.Connection[Any]) -> tuple[dict[int, str], list[int]]:
         """Returns the parser's complaint about each statement of the log, with the schema but without
         executing it, and the numbers of those that have wrong syntax."""
-        said: dict[int, str] = {}
+        messages: dict[int, str] = {}
         syntax: list[int] = []
         for number, text in self._statements.items():
             self._check()
             result = connection.pgconn.prepare(b"", text.encode("utf-8", "replace").replace(b"\0", b""))
             failed = result.status not in (psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK)
             message = result.error_field(psycopg.pq.DiagnosticField.MESSAGE_PRIMARY) or b"no message"
-            said[number] = server_said(message.decode(errors="replace")) if failed else ""
+            messages[number] = server_said(message.decode(errors="replace")) if failed else ""
             state = (
                 (result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode() if failed else ""
             )
             if state == SYNTAX_ERROR:
                 syntax.append(number)
             elif connection.pgconn.status != psycopg.pq.ConnStatus.OK or state.startswith(OF_THE_SERVER):
-                raise ServerError(f"PostgreSQL does not answer: {said[number]}")
-        return said, syntax
+                raise ServerError(f"PostgreSQL does not answer: {messages[number]}")
+        return messages, syntax
 
     def met(self, cluster: Cluster, changes: Sequence[Change]) -> tuple[dict[str, list[str]], dict[str, str]]:
         """Returns the objects that meet each change, and the changes about which the server could not be
         asked, with the reason."""
-        found: dict[str, list[str]] = {}
+        objects_of_changes: dict[str, list[str]] = {}
         unanswered: dict[str, str] = {}
         with cluster.connect(DATABASE) as connection:
             for change in changes:
@@ -222,10 +222,10 @@ class _Asked:
                 answers, failed = _ask(connection, queries)
                 objects = [str(row[0]) for rows in answers.values() for row in rows]
                 if objects:
-                    found[change.id] = sorted(set(objects))
+                    objects_of_changes[change.id] = sorted(set(objects))
                 if failed:
                     unanswered[change.id] = next(iter(failed.values()))
-        return found, unanswered
+        return objects_of_changes, unanswered
 
 
 def _prepare_session(connection: psycopg.Connection[Any]) -> None:

@@ -71,17 +71,17 @@ def of_log(file: Path, database: str | None, source: str) -> Asked:
     order = sorted(range(len(shapes)), key=lambda n: (-shapes[n].seconds, -shapes[n].calls, n))
     statements = []
     for place, number in enumerate(order):
-        one, sample = shapes[number], samples.get(number)
+        shape, sample = shapes[number], samples.get(number)
         why = ""
         if sample is None:
-            has_plan = bool(plannable(one.text))
+            has_plan = bool(plannable(shape.text))
             why = TOO_MANY if place >= MOST_STATEMENTS else NO_VALUES if has_plan else NO_PLAN
-        statements.append(AskedStatement(number, one.text, one.calls, one.seconds, sample, why=why))
+        statements.append(AskedStatement(number, shape.text, shape.calls, shape.seconds, sample, why=why))
     others = (*header.left_out, *header.damaged)
     return Asked(
         statements,
-        header.seconds + sum(one.seconds for one in others),
-        header.statements + sum(one.count for one in others),
+        header.seconds + sum(other.seconds for other in others),
+        header.statements + sum(other.count for other in others),
         source,
     )
 
@@ -94,16 +94,16 @@ def of_statistics(statistics: Statistics, source: str) -> Asked:
     """
     calls: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for one in statistics.statements:
-        if one.here and not one.nested:
-            calls[one.text] = calls.get(one.text, 0) + one.calls
-            seconds[one.text] = seconds.get(one.text, 0.0) + one.seconds
+    for statement in statistics.statements:
+        if statement.here and not statement.nested:
+            calls[statement.text] = calls.get(statement.text, 0) + statement.calls
+            seconds[statement.text] = seconds.get(statement.text, 0.0) + statement.seconds
     order = sorted(calls, key=lambda text: (-seconds[text], -calls[text]))
-    found = [
+    statements = [
         _counted(n, text or "(a text that this user may not read)", calls[text], seconds[text])
         for n, text in enumerate(order)
     ]
-    return Asked(found, sum(seconds.values()), sum(calls.values()), source)
+    return Asked(statements, sum(seconds.values()), sum(calls.values()), source)
 
 
 def _counted(number: int, text: str, calls: int, seconds: float) -> AskedStatement:

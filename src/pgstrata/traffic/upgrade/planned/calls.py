@@ -131,8 +131,10 @@ def read_statistics(file: Path) -> PlannerStatistics:
         values = _arguments(file, item, call.end())
         kind = call[1].lower()
         if kind == "relation":
-            one = RelationCall(*_name(file, item, values), _of(RELATION, file, item, values), item.line)
-            relations[one.schema, one.name] = one
+            relation_call = RelationCall(
+                *_name(file, item, values), _of(RELATION, file, item, values), item.line
+            )
+            relations[relation_call.schema, relation_call.name] = relation_call
         elif kind == "attribute":
             column = _column(file, item, values)
             columns[column.schema, column.table, column.column, column.inherited] = column
@@ -170,17 +172,17 @@ class _Damaged(UsageError):
 
 def _arguments(file: Path, item: SqlStatement, at: int) -> dict[str, str]:
     """Returns the arguments of a call by their names; those that are NULL are left out."""
-    found: list[str | None] = []
+    arguments: list[str | None] = []
     end = ","
     while end == "," and (match := _ARGUMENT.match(item.text, at)):
-        found.append(_text(file, item, match))
+        arguments.append(_text(file, item, match))
         at, end = match.end(), match["end"]
     if end != ")" or at != len(item.text):
         line = item.line + item.text.count("\n", 0, at)
         raise _Damaged(file, line, "the arguments of a call are not literals between commas")
-    if len(found) % 2 or None in found[::2]:
+    if len(arguments) % 2 or None in arguments[::2]:
         raise _Damaged(file, item.line, "the arguments of a call are not pairs of a name and a value")
-    pairs = zip(found[::2], found[1::2], strict=True)
+    pairs = zip(arguments[::2], arguments[1::2], strict=True)
     return {str(name): value for name, value in pairs if value is not None}
 
 
@@ -190,10 +192,10 @@ def _text(file: Path, item: SqlStatement, match: re.Match[str]) -> str | None:
     if match["plain"] is not None:
         return match["plain"].replace("''", "'")
 
-    def of(found: re.Match[str]) -> str:
-        if found[1] not in (None, "\\", "'"):
-            raise _Damaged(file, item.line, f"a text holds the escape {shown(found[0])}")
-        return found[1] or "'"
+    def of(escape: re.Match[str]) -> str:
+        if escape[1] not in (None, "\\", "'"):
+            raise _Damaged(file, item.line, f"a text holds the escape {shown(escape[0])}")
+        return escape[1] or "'"
 
     return _ESCAPED.sub(of, match["escaped"])
 

@@ -79,10 +79,11 @@ class Catalogs:
         self.by_name: dict[tuple[str, str, str], ColumnFacts] = {}
         self.by_number: dict[tuple[str, str, int], ColumnFacts] = {}
         for schema, table, name, number, *facts in _rows(session, _COLUMNS.format(collation=collation)):
-            found = ColumnFacts(facts[0], number, facts[1], facts[2])
-            self.by_name[schema, table, name] = self.by_number[schema, table, number] = found
+            column_facts = ColumnFacts(facts[0], number, facts[1], facts[2])
+            self.by_name[schema, table, name] = self.by_number[schema, table, number] = column_facts
         self.relations = {
-            (schema, table): found.relation for (schema, table, _), found in self.by_name.items()
+            (schema, table): column_facts.relation
+            for (schema, table, _), column_facts in self.by_name.items()
         }
         self._types = {row[0]: Type(*row[1:]) for row in _rows(session, _TYPES)}
         self._subtypes: Mapping[int, int] = dict(_rows(session, _RANGES)) if has(relation("pg_range")) else {}
@@ -94,9 +95,9 @@ class Catalogs:
     def base_of(self, oid: int) -> int:
         """Returns the type below a domain: values are stored as that, and its input checks no constraint."""
         for _ in range(32):
-            if (found := self._types.get(oid)) is None or found.kind != "d":
+            if (known_type := self._types.get(oid)) is None or known_type.kind != "d":
                 break
-            oid = found.base
+            oid = known_type.base
         return oid
 
     def type_of(self, oid: int) -> Type:
@@ -106,17 +107,17 @@ class Catalogs:
     def executes(self, oid: int, depth: int = 8) -> bool:
         """Returns whether reading values of a type may execute what the schema defines: constraints of a
         domain."""
-        found = self._types.get(oid)
-        if found is None or depth == 0 or found.kind in "dcpm":
+        known_type = self._types.get(oid)
+        if known_type is None or depth == 0 or known_type.kind in "dcpm":
             return True
-        if found.kind == "r":
+        if known_type.kind == "r":
             return oid not in self._subtypes or self.executes(self._subtypes[oid], depth - 1)
-        return found.is_array and self.executes(found.element, depth - 1)
+        return known_type.is_array and self.executes(known_type.element, depth - 1)
 
     def order_of(self, oid: int) -> tuple[int, int]:
         """Returns the operators = and < of a type's default order; zeros where it has none."""
-        found = self._types[oid]
-        general = _ANY_ARRAY if found.is_array else _OF_KIND.get(found.kind, 0)
+        known_type = self._types[oid]
+        general = _ANY_ARRAY if known_type.is_array else _OF_KIND.get(known_type.kind, 0)
         for candidate in (oid, *self._same_bytes.get(oid, ()), general):
             if candidate in self._operators:
                 return self._operators[candidate]

@@ -104,7 +104,7 @@ class PlannedUpgrade:
     @property
     def exit_code(self) -> int:
         """1 where a new version refuses a statement that the old one plans, else 3: plans prove no time."""
-        return 1 if any(one.refused for one in self.versions) else 3
+        return 1 if any(version.refused for version in self.versions) else 3
 
 
 def _compared(asked: Asked, base: PlannedServer, other: PlannedServer) -> PlannedVersion:
@@ -112,17 +112,17 @@ def _compared(asked: Asked, base: PlannedServer, other: PlannedServer) -> Planne
     same: list[AskedStatement] = []
     refused: list[tuple[AskedStatement, str]] = []
     unknown: list[tuple[AskedStatement, str]] = []
-    for one in asked.statements:
-        ours, theirs = base.plans.get(one.number), other.plans.get(one.number)
+    for statement in asked.statements:
+        ours, theirs = base.plans.get(statement.number), other.plans.get(statement.number)
         if isinstance(ours, QueryPlan) and isinstance(theirs, QueryPlan):
             if detail(ours.plan) == detail(theirs.plan):
-                same.append(one)
+                same.append(statement)
             else:
-                changed.append(Changed(one, ours, theirs))
+                changed.append(Changed(statement, ours, theirs))
         elif isinstance(ours, QueryPlan) and isinstance(theirs, NoPlan) and theirs.refused:
-            refused.append((one, theirs.why))
+            refused.append((statement, theirs.why))
         else:
-            unknown.append((one, _why((base, ours), (other, theirs)) or one.why))
+            unknown.append((statement, _why((base, ours), (other, theirs)) or statement.why))
     return PlannedVersion(other.label, other.server, changed, same, refused, unknown)
 
 
@@ -146,7 +146,7 @@ def plan_upgrade(question: Question, console: Console, interrupts: Interrupts) -
     root = cluster_root(question.data_dir)
     for text in clear_leftovers(root):
         say(f"cleared what an earlier pgstrata left: {text}")
-    wanted = [one for one in asked.statements if one.sample is not None]
+    wanted = [statement for statement in asked.statements if statement.sample is not None]
     if not wanted:
         raise UsageError(f"{asked.source}: no statement in it can be planned", "name another log: --log")
     done = []

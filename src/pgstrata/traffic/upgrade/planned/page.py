@@ -59,7 +59,7 @@ def write_planned_page(planned: PlannedUpgrade, proof: str) -> Path:
 
 def title(planned: PlannedUpgrade) -> str:
     """Returns the title: from which version to which."""
-    old, *new = (one.server.version for one in planned.servers)
+    old, *new = (server.server.version for server in planned.servers)
     return f"Plans of PostgreSQL {old} and {' and '.join(new)}"
 
 
@@ -68,7 +68,7 @@ def lede(planned: PlannedUpgrade) -> str:
     dumps = " and ".join(dump.name for dump in planned.question.dumps)
     statistics = planned.question.statistics
     name = statistics.name if statistics is not None else ""
-    planned_count = sum(one.sample is not None for one in planned.asked.statements)
+    planned_count = sum(statement.sample is not None for statement in planned.asked.statements)
     return (
         f"The definitions of {dumps} and the planner statistics of {name} were put into every version, "
         f"without rows. Each was asked for the plans of {numbers.counted(planned_count, 'statement')} of "
@@ -76,7 +76,7 @@ def lede(planned: PlannedUpgrade) -> str:
     )
 
 
-def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
+def answer_sentence(planned: PlannedUpgrade, target: PlannedVersion) -> str:
     """Returns the answer for a version, in one sentence: how many statements have another plan."""
     asked = planned.asked
     whole = len(target.changed) + len(target.same)
@@ -85,7 +85,7 @@ def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
         f"({_percent(asked, target.changed)} of the {asked.of}) "
         f"{'gets' if len(target.changed) == 1 else 'get'} another plan"
     )
-    if (share := sum(asked.share(one) for one, _ in target.unknown)) >= MOST_UNKNOWN:
+    if (share := sum(asked.share(statement) for statement, _ in target.unknown)) >= MOST_UNKNOWN:
         has = "has" if len(target.unknown) == 1 else "have"
         unknown = numbers.counted(len(target.unknown), "statement")
         changed += f"; {unknown} with {percent(share)} of the {asked.of} {has} no plan to compare"
@@ -97,7 +97,7 @@ def said(planned: PlannedUpgrade, target: PlannedVersion) -> str:
 
 
 def _percent(asked: Asked, statements: Sequence[Changed | AskedStatement]) -> str:
-    return percent(sum(asked.share(_of(one)) for one in statements))
+    return percent(sum(asked.share(_of(statement)) for statement in statements))
 
 
 def percent(share: float) -> str:
@@ -105,20 +105,20 @@ def percent(share: float) -> str:
     return f"{numbers.significant(100 * share, 2)} %"
 
 
-def _of(one: Changed | AskedStatement) -> AskedStatement:
-    return one.statement if isinstance(one, Changed) else one
+def _of(entry: Changed | AskedStatement) -> AskedStatement:
+    return entry.statement if isinstance(entry, Changed) else entry
 
 
-def costs(one: Changed) -> str:
+def costs(changed: Changed) -> str:
     """Estimates of both versions."""
-    return " → ".join("?" if cost is None else f"{cost:,.0f}" for cost in one.costs)
+    return " → ".join("?" if cost is None else f"{cost:,.0f}" for cost in changed.costs)
 
 
 def _answer(planned: PlannedUpgrade, proof: str) -> Iterator[Block]:
     findings = []
     for number, target in enumerate(planned.versions):
         items = [*_items(planned, target)]
-        findings.append(Finding(target.label, number, said(planned, target), items))  # type: ignore[arg-type]
+        findings.append(Finding(target.label, number, answer_sentence(planned, target), items))  # type: ignore[arg-type]
     yield Findings("", findings)
     yield Prose(f"{NOT_SAID} {PROOF}.")
     yield Listing("The command that measures", by_line(proof), open=True)
@@ -130,13 +130,16 @@ def _answer(planned: PlannedUpgrade, proof: str) -> Iterator[Block]:
 def _items(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[Item]:
     asked = planned.asked
     if target.refused:
-        named = [(shortened(one.text), percent(asked.share(one)), "refused") for one, _ in target.refused]
+        named = [
+            (shortened(statement.text), percent(asked.share(statement)), "refused")
+            for statement, _ in target.refused
+        ]
         yield "bad", f"refused: {len(target.refused)}", _first(named, "refused")
     if target.changed:
         where = anchor("plans", target.label)
         named = [
-            (shortened(one.statement.text), percent(asked.share(one.statement)), where)
-            for one in target.changed
+            (shortened(changed.statement.text), percent(asked.share(changed.statement)), where)
+            for changed in target.changed
         ]
         yield "even", f"another plan: {len(target.changed)}", _first(named, where)
     yield "same", f"same plan: {len(target.same)}", ()
@@ -149,21 +152,21 @@ def _first(named: list[tuple[str, str, str]], where: str) -> list[tuple[str, str
 
 def facts(planned: PlannedUpgrade) -> Iterator[Term]:
     """Yields the facts that the comparison rests on."""
-    for one in planned.servers:
-        restored = one.restored
+    for server in planned.servers:
+        restored = server.restored
         yield Term(
-            f"Statistics on {one.label}",
+            f"Statistics on {server.label}",
             f"{numbers.counted(restored.relations, 'table or index', 'tables and indexes')}, "
             f"{numbers.counted(restored.columns, 'column')}"
             + (f"; {restored.count:,} not restored, listed below" if restored.count else ""),
         )
-        if one.definitions_refused:
+        if server.definitions_refused:
             yield Term(
-                f"Definitions refused by {one.label}", f"{len(one.definitions_refused):,}, listed below"
+                f"Definitions refused by {server.label}", f"{len(server.definitions_refused):,}, listed below"
             )
     for target in planned.versions:
         on = f" on {target.label}" if len(planned.versions) > 1 else ""
-        share = percent(sum(planned.asked.share(one) for one, _ in target.unknown))
+        share = percent(sum(planned.asked.share(statement) for statement, _ in target.unknown))
         yield Term(f"Not planned{on}", f"{len(target.unknown):,}, {share} of the {planned.asked.of}")
 
 
@@ -175,14 +178,14 @@ def _plans(planned: PlannedUpgrade, target: PlannedVersion) -> Section:
     rows = [
         Row(
             [
-                words(shortened(one.statement.text), note=one.statement.text[:2000]),
-                _share_cell(planned.asked, one.statement),
-                words(costs(one)),
-                words("; ".join(filter(None, (ours for ours, _ in one.lines[:3])))),
-                words("; ".join(filter(None, (theirs for _, theirs in one.lines[:3])))),
+                words(shortened(changed.statement.text), note=changed.statement.text[:2000]),
+                _share_cell(planned.asked, changed.statement),
+                words(costs(changed)),
+                words("; ".join(filter(None, (ours for ours, _ in changed.lines[:3])))),
+                words("; ".join(filter(None, (theirs for _, theirs in changed.lines[:3])))),
             ]
         )
-        for one in target.changed[:MOST_ROWS]
+        for changed in target.changed[:MOST_ROWS]
     ]
     table = Table(
         f"plans-{target.label}",
@@ -205,19 +208,19 @@ def _plans(planned: PlannedUpgrade, target: PlannedVersion) -> Section:
     )
     listings = [
         both_plans(
-            f"{shortened(one.statement.text)}: {base} and {target.label}",
-            {base: one.base, target.label: one.other},
+            f"{shortened(changed.statement.text)}: {base} and {target.label}",
+            {base: changed.base, target.label: changed.other},
             base,
             target.label,
             open=number == 0,
         )
-        for number, one in enumerate(target.changed[:MOST_LISTINGS])
+        for number, changed in enumerate(target.changed[:MOST_LISTINGS])
     ]
     return Section(where, f"Plans on {target.label}", [table, *listings])
 
 
-def _share_cell(asked: Asked, one: AskedStatement) -> Cell:
-    share = asked.share(one)
+def _share_cell(asked: Asked, asked_statement: AskedStatement) -> Cell:
+    share = asked.share(asked_statement)
     return Cell(share, numbers.significant(100 * share, 2))
 
 
@@ -238,8 +241,8 @@ def _said_table(
             Column("why", "Why", align="left"),
         ],
         [
-            Row([words(shortened(one.text)), _share_cell(planned.asked, one), words(why)])
-            for one, why in said_of[:MOST_ROWS]
+            Row([words(shortened(statement.text)), _share_cell(planned.asked, statement), words(why)])
+            for statement, why in said_of[:MOST_ROWS]
         ],
         "In the server's words where it was asked.",
         stacked=True,
@@ -251,12 +254,14 @@ def _gaps(planned: PlannedUpgrade) -> Iterator[Block]:
         "Not covered by plans: times, cold data and bloat, answers, locks, what sessions had set for "
         "themselves, temporary tables, and the ends of columns that only an index knows."
     )
-    for one in planned.servers:
-        if one.restored.count or one.restored.bare:
-            yield _not_restored(one.label, one.restored)
-        if one.definitions_refused:
+    for server in planned.servers:
+        if server.restored.count or server.restored.bare:
+            yield _not_restored(server.label, server.restored)
+        if server.definitions_refused:
             yield _pairs(
-                f"definitions-{one.label}", f"Definitions refused by {one.label}", one.definitions_refused
+                f"definitions-{server.label}",
+                f"Definitions refused by {server.label}",
+                server.definitions_refused,
             )
     for target in planned.versions:
         if target.unknown:
@@ -265,13 +270,13 @@ def _gaps(planned: PlannedUpgrade) -> Iterator[Block]:
 
 
 def _not_restored(label: str, restored: Restored) -> Table:
-    found = {one.what: one.why for one in restored.missing}
-    found |= dict.fromkeys(restored.bare[:MOST_ROWS], "the file has no statistics of this table")
-    return _pairs(f"statistics-{label}", f"Statistics that {label} does not have", found)
+    reasons = {missing.what: missing.why for missing in restored.missing}
+    reasons |= dict.fromkeys(restored.bare[:MOST_ROWS], "the file has no statistics of this table")
+    return _pairs(f"statistics-{label}", f"Statistics that {label} does not have", reasons)
 
 
-def _pairs(name: str, heading: str, found: Mapping[str, str]) -> Table:
-    rows = [Row([words(what), words(why)]) for what, why in list(found.items())[:MOST_ROWS]]
+def _pairs(name: str, heading: str, reasons: Mapping[str, str]) -> Table:
+    rows = [Row([words(what), words(why)]) for what, why in list(reasons.items())[:MOST_ROWS]]
     columns = [Column("what", "What", align="left"), Column("why", "Why", align="left")]
     return Table(name, heading, columns, rows, "In the server's words where it was asked.", stacked=True)
 
@@ -279,11 +284,11 @@ def _pairs(name: str, heading: str, found: Mapping[str, str]) -> Table:
 __all__ = [
     "NOT_SAID",
     "PROOF",
+    "answer_sentence",
     "costs",
     "facts",
     "lede",
     "percent",
-    "said",
     "title",
     "write_planned_page",
 ]

@@ -46,7 +46,7 @@ def plans_of(
 ) -> dict[int, QueryPlan | NoPlan]:
     """Returns what the server says of each statement, by its number. Raises ServerError where it has ended,
     and for one that can write no plan as JSON."""
-    found: dict[int, QueryPlan | NoPlan] = {}
+    plans: dict[int, QueryPlan | NoPlan] = {}
     deadline = time.monotonic() + ALL_SECONDS
     left = list(statements)
     for _ in range(MOST_SESSIONS):
@@ -54,16 +54,18 @@ def plans_of(
             has_generic = _prepare_session(schema, connection)
             while left:
                 check()
-                one = left.pop(0)
+                statement = left.pop(0)
                 if time.monotonic() > deadline:
-                    found[one.number] = NoPlan(f"all plans took more than {ALL_SECONDS / 60:.0f} min")
+                    plans[statement.number] = NoPlan(f"all plans took more than {ALL_SECONDS / 60:.0f} min")
                     continue
-                found[one.number] = _asked(connection, one, has_generic=has_generic)
+                plans[statement.number] = _asked(connection, statement, has_generic=has_generic)
                 if connection.broken:
                     break
         if not left:
-            return found
-    return found | {one.number: NoPlan("earlier statements ended the server's sessions") for one in left}
+            return plans
+    return plans | {
+        statement.number: NoPlan("earlier statements ended the server's sessions") for statement in left
+    }
 
 
 def _prepare_session(schema: Schema, connection: psycopg.Connection[Any]) -> bool:
@@ -79,22 +81,27 @@ def _prepare_session(schema: Schema, connection: psycopg.Connection[Any]) -> boo
 
 
 def _asked(
-    connection: psycopg.Connection[Any], one: AskedStatement, *, has_generic: bool
+    connection: psycopg.Connection[Any], asked_statement: AskedStatement, *, has_generic: bool
 ) -> QueryPlan | NoPlan:
-    assert one.sample is not None
-    if one.generic and not has_generic:
+    assert asked_statement.sample is not None
+    if asked_statement.generic and not has_generic:
         return NoPlan("it has no values, and this version plans for none (generic plans: since 12)")
     try:
-        if one.generic and one.sample.prepared is not None:
-            plan, kind = _generic(connection, one.sample.prepared), "generic"
+        if asked_statement.generic and asked_statement.sample.prepared is not None:
+            plan, kind = _generic(connection, asked_statement.sample.prepared), "generic"
         else:
-            plan, kind = plan_of(connection, one.sample)
+            plan, kind = plan_of(connection, asked_statement.sample)
     except psycopg.Error as error:
         code = error.sqlstate or ""
         if code == _CANCELED:
             return NoPlan(f"planning took more than {PLAN_SECONDS} s")
         return NoPlan(said_plainly(error), bool(code) and not code.startswith(OF_THE_SERVER))
-    return QueryPlan(name=one.sample.name, statement=one.sample.sql[:SHOWN], plan=plan, kind=kind)  # type: ignore[arg-type]
+    return QueryPlan(
+        name=asked_statement.sample.name,
+        statement=asked_statement.sample.sql[:SHOWN],
+        plan=plan,
+        kind=kind,  # type: ignore[arg-type]
+    )
 
 
 def _generic(connection: psycopg.Connection[Any], prepared: Prepared) -> Any:

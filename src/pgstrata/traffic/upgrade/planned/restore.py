@@ -88,7 +88,7 @@ def restore(schema: Schema, statistics: PlannerStatistics, check: Callable[[], N
             relations, columns = _by_catalogs(superuser, statistics, missing, check)
         _ranges(superuser, statistics, missing)
         _extended(superuser, missing, has(relation("pg_statistic_ext")))
-        named = {(one.schema, one.name) for one in statistics.relations}
+        named = {(call.schema, call.name) for call in statistics.relations}
         tables = superuser.execute(_TABLES.encode()).fetchall()
         bare = [f"{schema_}.{name}" for schema_, name in tables if (schema_, name) not in named]
     return Restored(relations, columns, missing.listed, missing.count, bare)
@@ -111,9 +111,9 @@ def _extended(session: psycopg.Connection[Any], missing: _Missing, is_known: boo
 def _ranges(session: psycopg.Connection[Any], statistics: PlannerStatistics, missing: _Missing) -> None:
     """Lists columns of ranges whose values are not in the file."""
     without = {
-        (one.schema, one.table, one.column)
-        for one in statistics.columns
-        if "range_bounds_histogram" not in one.values
+        (column.schema, column.table, column.column)
+        for column in statistics.columns
+        if "range_bounds_histogram" not in column.values
     }
     for names in session.execute(_RANGES.encode()).fetchall():
         if names in without:
@@ -138,47 +138,47 @@ def _by_functions(
     check: Callable[[], None],
 ) -> tuple[int, int]:
     """Returns how many relations and columns the functions took."""
-    said: list[str] = []
-    owner.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    notices: list[str] = []
+    owner.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     find_names_anywhere(owner)  # constraints of domains may call functions
     owner.execute(f"SET statement_timeout = {1000 * STATEMENT_SECONDS}".encode())
     counts = [0, 0]
     calls: tuple[RelationCall | ColumnCall, ...] = (*statistics.relations, *statistics.columns)
-    for one in calls:
+    for call in calls:
         check()
-        said.clear()
-        of_column = isinstance(one, ColumnCall)
+        notices.clear()
+        of_column = isinstance(call, ColumnCall)
         try:
-            (done,) = _called(owner, one).fetchone() or (False,)
+            (done,) = _called(owner, call).fetchone() or (False,)
         except psycopg.Error as error:
             if owner.closed:
                 raise
-            missing.add(one.title, said_plainly(error))
+            missing.add(call.title, said_plainly(error))
             continue
-        counts[of_column] += bool(done) or not said
-        for text in said:
-            missing.add(one.title, server_said(text))
+        counts[of_column] += bool(done) or not notices
+        for text in notices:
+            missing.add(call.title, server_said(text))
     return counts[0], counts[1]
 
 
-def _called(owner: psycopg.Connection[Any], one: RelationCall | ColumnCall) -> psycopg.Cursor[Any]:
+def _called(owner: psycopg.Connection[Any], call: RelationCall | ColumnCall) -> psycopg.Cursor[Any]:
     """Calls the function with parameters: nothing of the file becomes a part of the statement."""
-    if isinstance(one, RelationCall):
+    if isinstance(call, RelationCall):
         name, types = "relation", RELATION
         first: list[tuple[str, str, object]] = [
-            ("schemaname", "text", one.schema),
-            ("relname", "text", one.name),
+            ("schemaname", "text", call.schema),
+            ("relname", "text", call.name),
         ]
     else:
         name, types = "attribute", COLUMN
-        is_number = isinstance(one.column, int)
+        is_number = isinstance(call.column, int)
         first = [
-            ("schemaname", "text", one.schema),
-            ("relname", "text", one.table),
-            ("attnum", "smallint", one.column) if is_number else ("attname", "text", one.column),
-            ("inherited", "boolean", one.inherited),
+            ("schemaname", "text", call.schema),
+            ("relname", "text", call.table),
+            ("attnum", "smallint", call.column) if is_number else ("attname", "text", call.column),
+            ("inherited", "boolean", call.inherited),
         ]
-    arguments = [*first, *((key, types[key], value) for key, value in one.values.items())]
+    arguments = [*first, *((key, types[key], value) for key, value in call.values.items())]
     places = ", ".join(f"'{key}', %s::{type_}" for key, type_, _ in arguments)
     values = [value if value is None else str(value) for _, _, value in arguments]
     return owner.execute(f"SELECT pg_catalog.pg_restore_{name}_stats({places})".encode(), values)
@@ -198,13 +198,13 @@ def _by_catalogs(
     catalogs = Catalogs(session)
     relations = columns = 0
     known = [name for name in RELATION if has(column("pg_class", name))]
-    for one in statistics.relations:
+    for call in statistics.relations:
         check()
-        if (oid := catalogs.relations.get((one.schema, one.name))) is None:
-            missing.add(one.title, "there is no such table or index here")
+        if (oid := catalogs.relations.get((call.schema, call.name))) is None:
+            missing.add(call.title, "there is no such table or index here")
             continue
         # Below zero nobody has counted the rows, which each version writes in its own way.
-        values = {name: one.values[name] for name in known if name in one.values}
+        values = {name: call.values[name] for name in known if name in call.values}
         if float(values.get("reltuples", 0)) >= 0 and values:
             places = ", ".join(f"{name} = %s::{RELATION[name]}" for name in values)
             session.execute(f"UPDATE pg_class SET {places} WHERE oid = %s".encode(), [*values.values(), oid])

@@ -81,26 +81,28 @@ def _slots(
     call: ColumnCall, facts: ColumnFacts, catalogs: Catalogs, missing: dict[str, str]
 ) -> Iterator[Slot]:
     values = call.values
-    own = catalogs.base_of(facts.type)
-    kind = catalogs.type_of(own)
+    base_type = catalogs.base_of(facts.type)
+    kind = catalogs.type_of(base_type)
     collation = facts.collation or kind.collation
-    equal, less = catalogs.order_of(own)
+    equal, less = catalogs.order_of(base_type)
     scalar = {"most_common_vals", "histogram_bounds", "correlation"} & values.keys()
     if scalar and not less:
         missing.update(dict.fromkeys(sorted(scalar), "its type has no default order here"))
     elif scalar:
         if "most_common_vals" in values and "most_common_freqs" in values:
-            yield Slot(MCV, equal, collation, values["most_common_freqs"], values["most_common_vals"], own)
+            yield Slot(
+                MCV, equal, collation, values["most_common_freqs"], values["most_common_vals"], base_type
+            )
         if "histogram_bounds" in values:
-            yield Slot(HISTOGRAM, less, collation, None, values["histogram_bounds"], own)
+            yield Slot(HISTOGRAM, less, collation, None, values["histogram_bounds"], base_type)
         if "correlation" in values:
             yield Slot(CORRELATION, less, collation, "{" + values["correlation"] + "}")
-    element = TEXT if own == TSVECTOR else catalogs.base_of(kind.element) if kind.is_array else 0
+    element = TEXT if base_type == TSVECTOR else catalogs.base_of(kind.element) if kind.is_array else 0
     of_elements = {"most_common_elems", "elem_count_histogram"} & values.keys()
     if of_elements and not element:
         missing.update(dict.fromkeys(sorted(of_elements), "its type has no elements here"))
     elif of_elements:
-        among = DEFAULT_COLLATION if own == TSVECTOR else collation
+        among = DEFAULT_COLLATION if base_type == TSVECTOR else collation
         equal = catalogs.order_of(element)[0]
         if "most_common_elems" in values and "most_common_elem_freqs" in values:
             numbers, elements = values["most_common_elem_freqs"], values["most_common_elems"]
@@ -115,7 +117,7 @@ def _slots(
             numbers = "{" + values["range_empty_frac"] + "}"
             yield Slot(RANGE_LENGTHS, LESS_FLOAT8, 0, numbers, values["range_length_histogram"], FLOAT8)
         if "range_bounds_histogram" in values:
-            yield Slot(RANGE_BOUNDS, 0, 0, None, values["range_bounds_histogram"], own)
+            yield Slot(RANGE_BOUNDS, 0, 0, None, values["range_bounds_histogram"], base_type)
 
 
 __all__ = ["MOST_SLOTS", "Slot", "Slots", "slots_of"]
