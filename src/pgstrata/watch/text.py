@@ -110,7 +110,7 @@ def mail(known: Known, alarm: Alarm) -> str:
     return "\n".join(text) + "\n"
 
 
-def record(known: Known) -> Json:
+def watch_json(known: Known) -> Json:
     """All of it as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per operation."""
     return {
         "watch": known.watch.name,
@@ -179,10 +179,10 @@ __all__ = [
     "listed_alarms",
     "mail",
     "others",
-    "record",
     "size",
     "span",
     "summary",
     "title",
     "values_record",
+    "watch_json",
 ]

@@ -16,7 +16,7 @@ from pgstrata.search.bisect.line import commits
 from pgstrata.search.bisect.page import write_search
 from pgstrata.search.bisect.procedure import By, TaskOutcome
 from pgstrata.search.bisect.state import Measurement, SetAside
-from pgstrata.search.bisect.text import headline, record, sentences
+from pgstrata.search.bisect.text import headline, search_json, sentences
 from support.tree import commit, git, repository
 
 pytestmark = pytest.mark.program
@@ -119,7 +119,7 @@ def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_wh
 
 
 def test_json_holds_everything_that_was_measured(found: SearchResult) -> None:
-    made = record(found)
+    made = search_json(found)
     assert made["state"] == "found"
     assert made["groups"][0]["first"]["position"] == CULPRIT
     assert made["groups"][0]["against_parent"]["ratio"] == pytest.approx(0.9608, abs=1e-3)
@@ -131,7 +131,7 @@ def test_no_difference_is_said_with_what_could_have_been_seen(tmp_path: Path) ->
     found = searched(tmp_path, 0.0)
     assert headline(found).startswith("No difference is proven: ")
     assert "would have been found in 9 of 10 cases" in headline(found)
-    assert record(found)["groups"] == []
+    assert search_json(found)["groups"] == []
     assert "posterior" not in write_search(found).read_text()
 
 
@@ -153,7 +153,9 @@ def test_a_disagreement_of_both_measures_is_in_the_first_sentence(found: SearchR
     made = other_way(found, -0.04, 0.0055)
     assert "3.9 % slower" in headline(made)
     assert "though it has 0.55 % fewer instructions (" in headline(made)
-    assert record(made)["disagrees"] and record(made)["other_way"]["ratio"] == pytest.approx(0.9945, abs=1e-4)
+    assert search_json(made)["disagrees"] and search_json(made)["other_way"]["ratio"] == pytest.approx(
+        0.9945, abs=1e-4
+    )
     page = write_search(made)
     assert "fewer instructions" in page.read_text() and "The ends, counted" in page.read_text()
     assert (page.parent / "tables/other-way.csv").read_text().count("\n") == 2

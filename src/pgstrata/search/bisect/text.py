@@ -201,7 +201,7 @@ def shown_probability(value: float) -> str:
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
-def record(found: SearchResult) -> Json:
+def search_json(found: SearchResult) -> Json:
     """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
     known, line, other = found.conclusion, found.search.line, other_way(found.by)
 
@@ -274,7 +274,7 @@ __all__ = [
     "is_worse",
     "named",
     "outcome_of",
-    "record",
+    "search_json",
     "sentences",
     "shown_probability",
 ]

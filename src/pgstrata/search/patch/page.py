@@ -35,7 +35,7 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     return pages
 
 
-def record(outcome: MeasuredSeries) -> Json:
+def series_json(outcome: MeasuredSeries) -> Json:
     """As JSON can hold it."""
     return {
         "base": outcome.series.base,
@@ -172,4 +172,4 @@ def _aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str
     ]
 
 
-__all__ = ["record", "text", "write_pages"]
+__all__ = ["series_json", "text", "write_pages"]

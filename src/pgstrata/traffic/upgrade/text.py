@@ -136,7 +136,7 @@ def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
 # --- JSON -------------------------------------------------------------------------------------
 
 
-def record(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
+def decision_json(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
     """As JSON can hold it: the answer first."""
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
@@ -246,4 +246,4 @@ def _bytes(sizes: Sizes | None) -> Json | None:
     }
 
 
-__all__ = ["record", "text"]
+__all__ = ["decision_json", "text"]
