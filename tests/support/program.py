@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,21 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
+PGSTRATA = ("-m", "pgstrata")
+COPYING = ("-P", str(Path(__file__).with_name("launch.py")))
+"""The program, and the same with clusters that begin as copies."""
+
+
 class Running:
     """A pgstrata that runs beside the test, and what it has printed so far. more: of its environment."""
 
-    def __init__(self, folder: Path, arguments: list[str], **more: str) -> None:
+    def __init__(
+        self, folder: Path, arguments: list[str], *, program: Sequence[str] = COPYING, **more: str
+    ) -> None:
         self.output = folder / f"output-{time.monotonic_ns()}"
         with self.output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pgstrata", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment(**more),
                 stdin=subprocess.DEVNULL,
