@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pgstrata.server.find.model import Server
-from support.program import PGSTRATA, Running, living_in
+from support.program import PGSTRATA, Running, descendants, living_in
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 
@@ -31,10 +31,10 @@ AGAIN_SECONDS = 1.0
 SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))
 
 
-def descendants(running: Running) -> list[str]:
-    """Command lines of all that pgstrata has started."""
+def command_lines(running: Running) -> list[str]:
+    """Returns the command lines of all that pgstrata has started."""
     lines = []
-    for process in psutil.Process(running.process.pid).children(recursive=True):
+    for process in descendants(running.process.pid):
         try:
             lines.append(f"{process.name()} {' '.join(process.cmdline())}")
         except psutil.Error:
@@ -44,7 +44,7 @@ def descendants(running: Running) -> list[str]:
 
 def runs(*words: str) -> Callable[[Running], bool]:
     """A descendant has all of these words in its name or command line."""
-    return lambda running: any(all(word in line for word in words) for line in descendants(running))
+    return lambda running: any(all(word in line for word in words) for line in command_lines(running))
 
 
 def has_counts(running: Running) -> bool:

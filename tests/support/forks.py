@@ -38,8 +38,10 @@ def run_pgstrata(
 
     Raises subprocess.TimeoutExpired, after which it runs no more.
     """
+    from support.program import environment as usual_environment
+
     if not _servers:
-        _servers.append(_Server(environment))
+        _servers.append(_Server(usual_environment()))
     server = _servers[0]
     if server.is_busy or server.at_start != _at_start(environment):
         return subprocess.run(
@@ -96,7 +98,7 @@ class _Server:
             try:
                 code = self._answer()
             except TimeoutError:
-                raise subprocess.TimeoutExpired(asked[0], timeout) from None
+                raise subprocess.TimeoutExpired(list(arguments), timeout) from None
             self._socket.settimeout(None)
             printed = [Path(file.name).read_text(encoding="utf-8") for file in files]
         self._forked, self.is_busy = 0, False
@@ -151,6 +153,7 @@ def _serve(line: socket.socket) -> None:
 
 def _main() -> None:
     """What `python -m pgstrata` does, with its modules there already."""
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     for name in IMPORTED:
         importlib.import_module(name)
     sys.path.append(str(Path(__file__).parents[1]))

@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 import pgstrata
+from pgstrata.server.system.process import children
 
 
 def living_in(folder: Path) -> list[psutil.Process]:
@@ -28,6 +30,15 @@ def living_in(folder: Path) -> list[psutil.Process]:
         if any(str(folder) in word for word in words):
             found.append(process)
     return found
+
+
+def descendants(pid: int) -> Iterator[psutil.Process]:
+    """Yields what a process has started and what that has, parents first; asks for no other process, of which
+    there are hundreds where tests run beside each other."""
+    for child in children(pid):
+        with suppress(psutil.Error):
+            yield psutil.Process(child)
+        yield from descendants(child)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -88,7 +99,7 @@ class Running:
 
     def child(self, name: str) -> psutil.Process | None:
         """The first descendant whose program has this name."""
-        for process in psutil.Process(self.process.pid).children(recursive=True):
+        for process in descendants(self.process.pid):
             try:
                 if process.name() == name:
                     return process
@@ -98,7 +109,7 @@ class Running:
 
     def backend(self, cpu_seconds: float = 0.0) -> psutil.Process | None:
         """A backend that serves the driver and has used this much CPU time."""
-        for process in psutil.Process(self.process.pid).children(recursive=True):
+        for process in descendants(self.process.pid):
             try:
                 words = " ".join(process.cmdline())
                 busy = process.cpu_times().user >= cpu_seconds
