@@ -23,7 +23,8 @@ ATTACKS ?= 2
 STATE ?=
 HOURS ?= 10
 
-.PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference dist setup clean
+.PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check check-python check-rust \
+	format schemas reference dist setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 at three steps (90 seconds, once it is set up)"
@@ -41,7 +42,7 @@ demo: setup
 	$(BIN)/pgstrata demo
 
 # Nothing is compiled here where 'make setup' has run once.
-quick: | $(BIN)/pytest
+quick: | $(BIN)/pgstrata
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-checks quick-tests
 
 quick-checks:
@@ -52,7 +53,7 @@ quick-checks:
 quick-tests:
 	$(BIN)/pytest -q -n $(shell nproc) --dist worksteal -m "not server and not program and not long and not slow"
 
-$(BIN)/pytest:
+$(BIN)/pgstrata:
 	$(MAKE) setup
 
 test: test-rust test-python
@@ -60,8 +61,9 @@ test: test-rust test-python
 test-rust: setup
 	cargo test --release --locked
 
+# The files that take longest begin first (tests/support/order.py), so that none is left over at the end.
 test-python: setup
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 slow: setup
 	PGSTRATA_ARCHIVES=$(ARCHIVES) cargo test --release --locked -p pgstrata-tools hostile
@@ -69,12 +71,17 @@ slow: setup
 		PGSTRATA_INTERRUPTS=$(INTERRUPTS) PGSTRATA_ATTACKS=$(ATTACKS) \
 		PGSTRATA_STUDY_STATE=$(STATE) PGSTRATA_STUDY_HOURS=$(HOURS) $(BIN)/pytest -m slow
 
-check: setup
+check: check-python check-rust
+
+# Nothing compiled is needed here: beside other targets it takes the CPU that compilation leaves idle.
+check-python: $(VENV)/.packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/codespell
+
+check-rust: setup
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 
@@ -109,10 +116,16 @@ dist: setup
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: $(SOURCES) | $(BIN)/python
+$(VENV)/.ready: $(SOURCES) $(VENV)/.packages
 	@command -v cargo >/dev/null || { echo "error: no Rust toolchain: install rustup, then run this again"; exit 1; }
-	@echo "Building the programs and installing pgstrata into $(VENV) (two to five minutes the first time)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "Building the programs and installing pgstrata into $(VENV) (two to four minutes the first time)"
+	PATH="$(abspath $(BIN)):$$PATH" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What checks and tests need beside pgstrata, and what it is built with.
+$(VENV)/.packages: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python packaging/requirements.py dev)
 	@touch $@
 
 # Debian ships Python without the module that puts pip into a new environment.

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from pgstrata.source.build import BuiltServer, build
 from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk
+from support.forks import run_pgstrata
 from support.needs import mark_by_fixtures, missing_mark, needs
+from support.order import Durations, place_in_order
 from support.program import Program, Running, environment, living_in
 from support.sources import debian_archive
+from support.templates import copy_templates, forget, make_folder
 
 # Tests run beside each other: what numpy would do in threads of their own waits for CPUs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -50,8 +54,17 @@ _running: list[pytest.Item] = []
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Has clusters of tests, and of what they fork, begin as copies, and durations of files told."""
+    if (folder := make_folder()) is not None:
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+    copy_templates()
+    config.pluginmanager.register(Durations())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_by_fixtures(items)
+    items.sort(key=place_in_order)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if COMPILES.intersection(fixtures) and item.get_closest_marker("timeout") is None:
@@ -173,6 +186,7 @@ def place() -> Iterator[Path]:
     finally:
         for process in living_in(folder):
             process.kill()
+        forget(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -182,15 +196,7 @@ def pgstrata(place: Path) -> Program:
     """Runs the program in `place` and returns what it printed and its exit code."""
 
     def call(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "pgstrata", *map(str, arguments)],
-            cwd=place,
-            env=environment(**more),
-            text=True,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=LONGEST_SECONDS,
-        )
+        return run_pgstrata(list(map(str, arguments)), place, environment(**more), LONGEST_SECONDS)
 
     return call
 

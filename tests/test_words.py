@@ -77,11 +77,16 @@ def test_pages(page: Path) -> None:
     assert not old_words(text), INSTEAD
 
 
-def test_one_function_is_called_shown() -> None:
-    """Seven were, each with a meaning of its own."""
-    of_functions = re.compile(r"\bdef shown\(")
-    files = [p for p in (ROOT / "src").rglob("*.py") if of_functions.search(p.read_text(encoding="utf-8"))]
-    assert [path.name for path in files] == ["user_files.py"]
+@pytest.mark.parametrize(
+    ("function", "files"),
+    [("shown", ["files/user_files.py"]), ("record", ["traffic/commands/record.py"]), ("step", [])],
+)
+def test_one_name_is_one_function(function: str, files: list[str]) -> None:
+    """Several had each of these names, each with a meaning of its own."""
+    begins = re.compile(rf"^def {function}\(", re.MULTILINE)
+    sources = ROOT / "src/pgstrata"
+    paths = [path for path in sorted(sources.rglob("*.py")) if begins.search(path.read_text("utf-8"))]
+    assert [path.relative_to(sources).as_posix() for path in paths] == files
 
 
 def test_an_old_word_is_seen_and_a_key_is_not() -> None:

@@ -85,7 +85,7 @@ def packed(inner: bytes) -> str:
 
 @pytest.mark.long
 def test_a_histogram_unpacks_to_no_more_than_one() -> None:
-    inner = zlib.decompress(base64.b64decode(histogram.record([1, 2, 3]).encode())[8:])
+    inner = zlib.decompress(base64.b64decode(histogram.histogram_of([1, 2, 3]).encode())[8:])
     wide = inner[:8] + struct.pack(">iiqqd", 0, 5, 1, 2**62, 1.0) + inner[40:]
     for text, why in (
         (packed(inner + bytes(500 << 20)), "more than 1 MiB"),

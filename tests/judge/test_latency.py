@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgstrata.judge.latency import added_up, over_repeats
 from pgstrata.store import Results, Run, RunKey
-from pgstrata.store.histogram import Histogram, merge, record
+from pgstrata.store.histogram import Histogram, histogram_of, merge
 from pgstrata.store.record import LatencyRecord, StepRecord
 from support.records import circumstances, latency, role_record, step_record
 
@@ -42,7 +42,7 @@ def repeats(root: Path, *histograms: Histogram) -> list[tuple[Run, StepRecord]]:
 
 def test_percentiles_of_repeats_are_those_of_all_their_responses(tmp_path: Path) -> None:
     """One repeat of three stalled: 1 % of all responses are slow, and two of three p99 know nothing of it."""
-    fine, stalled = record([1_000] * 1_000), record([1_000] * 940 + [500_000] * 60)
+    fine, stalled = histogram_of([1_000] * 1_000), histogram_of([1_000] * 940 + [500_000] * 60)
     latency = over_repeats(repeats(tmp_path, fine, stalled, fine), "query")
     assert latency is not None
     assert latency.p99 == pytest.approx(0.5, rel=1e-3)
@@ -53,19 +53,21 @@ def test_percentiles_of_repeats_are_those_of_all_their_responses(tmp_path: Path)
 
 
 def test_a_repeat_of_many_responses_weighs_more(tmp_path: Path) -> None:
-    latency = over_repeats(repeats(tmp_path, record([1_000] * 9_950), record([9_000] * 50)), "query")
+    latency = over_repeats(
+        repeats(tmp_path, histogram_of([1_000] * 9_950), histogram_of([9_000] * 50)), "query"
+    )
     assert latency is not None
     assert latency.p99 == pytest.approx(0.001, rel=1e-3)
 
 
 def test_one_repeat_says_what_the_driver_said(tmp_path: Path) -> None:
-    ((run, step),) = repeats(tmp_path, record([1_000, 2_000, 3_000]))
+    ((run, step),) = repeats(tmp_path, histogram_of([1_000, 2_000, 3_000]))
     assert over_repeats([(run, step)], "query") == step.headline.latency
     assert over_repeats([(run, step)], "insert") is None
 
 
 def test_a_repeat_without_a_response_adds_nothing(tmp_path: Path) -> None:
-    latency = over_repeats(repeats(tmp_path, record([2_000] * 10), record([])), "query")
+    latency = over_repeats(repeats(tmp_path, histogram_of([2_000] * 10), histogram_of([])), "query")
     assert latency is not None
     assert latency.p50 == pytest.approx(0.002, rel=1e-3)
     assert latency.mean == pytest.approx(0.002, rel=1e-3)
@@ -76,7 +78,7 @@ MICROS = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=50)
 
 @given(st.lists(MICROS, min_size=1, max_size=4))
 def test_added_up_lies_between_the_parts(values: list[list[int]]) -> None:
-    parts = [record(micros) for micros in values]
+    parts = [histogram_of(one) for one in values]
     each = [latency_of(part) for part in parts]
     together = added_up(
         merge(parts), [(p.responses, latency) for p, latency in zip(parts, each, strict=True)]

@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.judge.times import TimesSide, TimesVerdict, judge_times
 from pgstrata.stats.criterion import Criterion
-from pgstrata.store.histogram import record
+from pgstrata.store.histogram import histogram_of
 from pgstrata.store.record import Slice, TurnKind
 
 BLOCKS, PAIRS = 10, 4
@@ -39,7 +39,7 @@ def side(factor: float = 1.0, *, disturbed: int = 0, seconds: int = 2, blocks: b
     parts = []
     for block in range(BLOCKS):
         middle = 100_000.0 if block < disturbed else 1000.0 * factor
-        parts.append(record(rng.normal(middle, 0.05 * middle, 500 * seconds).astype(int).tolist()))
+        parts.append(histogram_of(rng.normal(middle, 0.05 * middle, 500 * seconds).astype(int).tolist()))
     return TimesSide(Turns(slices) if blocks else Turns(slices, blocks=()), parts)
 
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pgstrata.server.find.model import Server
-from support.program import Running, living_in
+from support.program import PGSTRATA, Running, descendants, living_in
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 
@@ -31,10 +31,10 @@ AGAIN_SECONDS = 1.0
 SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))
 
 
-def descendants(running: Running) -> list[str]:
-    """Command lines of all that pgstrata has started."""
+def command_lines(running: Running) -> list[str]:
+    """Returns the command lines of all that pgstrata has started."""
     lines = []
-    for process in psutil.Process(running.process.pid).children(recursive=True):
+    for process in descendants(running.process.pid):
         try:
             lines.append(f"{process.name()} {' '.join(process.cmdline())}")
         except psutil.Error:
@@ -44,7 +44,7 @@ def descendants(running: Running) -> list[str]:
 
 def runs(*words: str) -> Callable[[Running], bool]:
     """A descendant has all of these words in its name or command line."""
-    return lambda running: any(all(word in line for word in words) for line in descendants(running))
+    return lambda running: any(all(word in line for word in words) for line in command_lines(running))
 
 
 def has_counts(running: Running) -> bool:
@@ -75,7 +75,7 @@ def seconds_to_end(
     place: Path, command: list[str], begun: Callable[[Running], bool], sent: signal.Signals, after: float
 ) -> float:
     """Seconds from the signal to the end of the command, some time after a phase has begun."""
-    running = Running(place, command)
+    running = Running(place, command, program=PGSTRATA)
     try:
         running.wait_for(lambda: begun(running) or running.process.poll() is not None)
         time.sleep(after)
@@ -103,37 +103,35 @@ def seconds_to_end(
 def test_a_signal_ends_a_count_in_every_phase(place: Path, pg17: Server, phase: str) -> None:
     draw = random.Random(f"{SEED} {phase}")
     (place / "data").mkdir()
-    for number in range(2):
-        sent = draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-        after = draw.uniform(0, 1.5)
-        seconds = seconds_to_end(place, COUNT, PHASES[phase], sent, after)
-        case = f"{sent.name} {after:.2f} s after {phase!r}, number {number}, seed {SEED}"
-        assert seconds < PROMISED_SECONDS * LOADED, case
-        assert list((place / "data").glob("count-*")) == [], case
+    sent = draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    after = draw.uniform(0, 1.5)
+    seconds = seconds_to_end(place, COUNT, PHASES[phase], sent, after)
+    case = f"{sent.name} {after:.2f} s after {phase!r}, seed {SEED}"
+    assert seconds < PROMISED_SECONDS * LOADED, case
+    assert list((place / "data").glob("count-*")) == [], case
 
 
 @needs_valgrind
 def test_a_second_signal_ends_a_count_at_once(place: Path, pg17: Server) -> None:
     (place / "data").mkdir()
-    for wait in (0.3, 0.6):
-        running = Running(place, COUNT)
-        try:
-            running.wait_for(partial(has_counts, running))
-            running.process.send_signal(signal.SIGINT)
-            time.sleep(wait)
-            again = time.monotonic()
-            running.process.send_signal(signal.SIGINT)
-            # It may be about to end by itself, without a handler any more.
-            assert running.process.wait(60) in (130, -signal.SIGINT)
-            assert time.monotonic() - again < AGAIN_SECONDS * LOADED
-        finally:
-            if running.process.poll() is None:
-                running.process.kill()
-                running.process.wait()
-        until = time.monotonic() + 5
-        while living_in(place) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert living_in(place) == []
+    running = Running(place, COUNT, program=PGSTRATA)
+    try:
+        running.wait_for(partial(has_counts, running))
+        running.process.send_signal(signal.SIGINT)
+        time.sleep(random.Random(SEED).uniform(0.3, 0.6))
+        again = time.monotonic()
+        running.process.send_signal(signal.SIGINT)
+        # It may be about to end by itself, without a handler any more.
+        assert running.process.wait(60) in (130, -signal.SIGINT)
+        assert time.monotonic() - again < AGAIN_SECONDS * LOADED
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+    until = time.monotonic() + 5
+    while living_in(place) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert living_in(place) == []
 
 
 def test_a_vacuum_that_takes_long_does_not_hold_up_the_end(place: Path, pg17: Server) -> None:

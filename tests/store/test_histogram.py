@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import StoreError
-from pgstrata.store.histogram import BUCKETS, HIGHEST_US, Histogram, decode, merge, record, total
+from pgstrata.store.histogram import BUCKETS, HIGHEST_US, Histogram, decode, histogram_of, merge, total
 
 MICROS = st.lists(
     st.one_of(
@@ -25,7 +25,7 @@ MICROS = st.lists(
 
 @given(MICROS)
 def test_encoding_is_read_by_the_reference_implementation_and_back(values: list[int]) -> None:
-    mine = record(values)
+    mine = histogram_of(values)
     theirs = HdrHistogram.decode(mine.encode())
     assert theirs.get_total_count() == len(values)
     assert list(theirs.counts) == mine.counts.tolist()
@@ -49,18 +49,18 @@ def test_figures_are_those_of_the_reference_implementation(values: list[int]) ->
 def test_percentiles_are_nearest_rank_within_three_digits(values: list[int], percent: float) -> None:
     ordered = sorted(values)
     rank = max(1, -(-round(percent * len(values) * 1000) // 100_000))
-    assert record(values).percentile(percent) == pytest.approx(ordered[rank - 1] / 1e6, rel=1e-3)
+    assert histogram_of(values).percentile(percent) == pytest.approx(ordered[rank - 1] / 1e6, rel=1e-3)
 
 
 @given(st.lists(MICROS, max_size=5))
 def test_merging_loses_nothing(parts: list[list[int]]) -> None:
-    together = merge([record(part) for part in parts])
-    assert together.counts.tolist() == record([v for part in parts for v in part]).counts.tolist()
+    together = merge([histogram_of(part) for part in parts])
+    assert together.counts.tolist() == histogram_of([v for part in parts for v in part]).counts.tolist()
 
 
 @given(MICROS)
 def test_buckets_hold_every_response_once_in_its_place(values: list[int]) -> None:
-    buckets = record(values).buckets()
+    buckets = histogram_of(values).buckets()
     assert [bucket.label for bucket in buckets] == [label for label, _ in BUCKETS]
     assert sum(bucket.responses for bucket in buckets) == len(values)
     assert sum(bucket.share for bucket in buckets) == pytest.approx(1.0 if values else 0.0)
@@ -81,16 +81,16 @@ def test_histograms_that_grew_as_needed_merge_with_full_ones(
     small: list[list[int]], full: list[list[int]]
 ) -> None:
     """The driver's histograms reach only as far as what they hold."""
-    parts = [record(values) for values in full]
+    parts = [histogram_of(values) for values in full]
     for values in small:
         theirs = HdrHistogram(1, max(2, *values), 3)
         for value in values:
             theirs.record_value(value)
         mine = decode(theirs.encode().decode())
         assert mine.max_seconds == pytest.approx(max(values) / 1e6, rel=1e-3)
-        assert [b.responses for b in mine.buckets()] == [b.responses for b in record(values).buckets()]
+        assert [b.responses for b in mine.buckets()] == [b.responses for b in histogram_of(values).buckets()]
         parts.append(mine)
-    together = record([v for part in (*small, *full) for v in part])
+    together = histogram_of([v for part in (*small, *full) for v in part])
     merged = merge(parts)
     length = len(merged.counts)
     assert merged.counts.tolist() == together.counts[:length].tolist()
@@ -99,14 +99,14 @@ def test_histograms_that_grew_as_needed_merge_with_full_ones(
 
 
 def test_what_is_out_of_range_counts_at_the_nearest_end() -> None:
-    histogram = record([0, -5, 10**12])
+    histogram = histogram_of([0, -5, 10**12])
     assert histogram.responses == 3
     assert histogram.percentile(1) == 1e-6
     assert histogram.max_seconds == pytest.approx(3600, rel=1e-3)
 
 
 def test_nothing_recorded() -> None:
-    nothing = record([])
+    nothing = histogram_of([])
     assert decode(nothing.encode()).responses == 0
     assert nothing.max_seconds is None
     assert nothing.mean_seconds is None
@@ -120,7 +120,7 @@ def test_a_histogram_of_another_precision_is_an_error(highest: int, digits: int)
     other = HdrHistogram(1, highest, digits)
     other.record_value(5)
     with pytest.raises(StoreError, match="precision"):
-        total([record([1]).encode(), other.encode().decode()])
+        total([histogram_of([1]).encode(), other.encode().decode()])
 
 
 @given(st.one_of(st.text(max_size=60), st.binary(max_size=80).map(lambda b: base64.b64encode(b).decode())))
@@ -130,7 +130,7 @@ def test_rubbish_is_an_error_and_not_a_crash(text: str) -> None:
 
 
 def test_a_cut_histogram_is_an_error() -> None:
-    text = record(range(1, 5000)).encode()
+    text = histogram_of(range(1, 5000)).encode()
     for end in (1, 8, 40, len(text) // 2 // 4 * 4, len(text) - 4):
         with pytest.raises(StoreError, match="damaged"):
             decode(text[:end])
@@ -149,12 +149,12 @@ def test_many_added_up_are_what_they_are_one_by_one(parts: list[tuple[list[int],
 
 
 def test_more_than_are_read_at_once_are_added_up() -> None:
-    wide, narrow = record(range(1, 9000)), Histogram(record([3]).counts[:2048])
+    wide, narrow = histogram_of(range(1, 9000)), Histogram(histogram_of([3]).counts[:2048])
     assert total([narrow.encode(), *[wide.encode()] * 30, narrow.encode()]).responses == 30 * 8999 + 2
 
 
 def test_one_damaged_of_many_is_an_error() -> None:
-    sound = record([5, 7000]).encode()
+    sound = histogram_of([5, 7000]).encode()
     assert total([sound, HdrHistogram(1, HIGHEST_US, 3).encode().decode()]).responses == 2
     for damaged in ("", "x", sound[:-8], sound[:20] + "AAAA" + sound[24:]):
         with pytest.raises(StoreError, match="damaged"):
@@ -187,7 +187,7 @@ def test_counters_up_to_the_last_are_read(counters: bytes, responses: int) -> No
     [b"\x80", b"\x02\xff", b"\xff\x1f\x02", b"\x02" * 2049, b"\xff" * 7 + b"\x7f", b"\xff" * 8 + b"\x01"],
 )
 def test_counters_that_are_cut_off_or_lie_beyond_the_range_are_an_error(counters: bytes) -> None:
-    sound = record([5]).encode()
+    sound = histogram_of([5]).encode()
     for texts in ([with_counters(counters)], [sound, with_counters(counters), sound]):
         with pytest.raises(StoreError, match="counter"):
             total(texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
+from support.forks import run_pgstrata
 from support.program import environment
 
 Done = subprocess.CompletedProcess[str]
@@ -35,9 +35,8 @@ def url(cluster: Cluster) -> str:
 
 def run_bench(cluster: Cluster | None, folder: Path, *options: object) -> Done:
     """`pgstrata bench` in a folder, to its end. cluster: None where the options say where."""
-    command = [sys.executable, "-m", "pgstrata", "bench", *map(str, options)]
-    command += [url(cluster)] if cluster else []
-    return subprocess.run(command, cwd=folder, env=environment(), text=True, capture_output=True, timeout=300)
+    command = ["bench", *map(str, options), *([url(cluster)] if cluster else [])]
+    return run_pgstrata(command, folder, environment(), 300)
 
 
 def json_of(done: Done) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def workshop(place: Path, server: Server, secret: str = "nothing") -> Iterator[W
         with cluster.connect() as connection:
             connection.execute(TABLES)
         old = spec(acquire("pg:13"))
-        yield Workshop(place, tuple(_commands(name, old, cluster, proxy)))
+        yield Workshop(place, tuple(commands_of(name, old, url(cluster), proxy)))
 
 
 @contextmanager
@@ -233,7 +233,8 @@ def _sets(values: Sequence[str]) -> list[str]:
     return [word for value in values for word in ("--set", value)]
 
 
-def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[Command]:
+def commands_of(server: str, old: str, address: str, proxy: str) -> Iterator[Command]:
+    """Yields all commands. server, old: specs; address: URL of a running server; proxy: as `silent_proxy`."""
     data = ("--data-dir", "data")
     for name, seconds in (
         *(("one", 6.0), ("windows", 7.0), ("rounds", 12.0), ("frozen", 9.0), ("replayed", 8.0)),
@@ -318,7 +319,7 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
         10.0,
         measures=True,
     )
-    yield Command("bench", ("bench", "-c", "4", "-T", "6", "-P", "1", url(cluster)), 7.0)
+    yield Command("bench", ("bench", "-c", "4", "-T", "6", "-P", "1", address), 7.0)
     yield Command("capture", ("capture", "app.csv", "-o", "new.traffic"), 4.0)
     yield Command("capture shown", ("capture", "app.traffic"), 0.6)
     yield Command("report", ("report", SEEN, "--out", f"{RESULTS}/report"), 4.0)
@@ -342,7 +343,7 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
     yield Command("import", ("import", "pgbench_log.1", "--variant", "pg17", "--results", RESULTS), 2.0)
     yield Command(
         "export-statistics",
-        ("export-statistics", url(cluster), "-o", "new-statistics.sql"),
+        ("export-statistics", address, "-o", "new-statistics.sql"),
         2.0,
         codes=(0, 2),
     )

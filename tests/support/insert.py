@@ -14,7 +14,7 @@ from pgstrata.measure.step_records import series_rows
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store import RunBuilder
-from pgstrata.store.histogram import Histogram, merge, record
+from pgstrata.store.histogram import Histogram, histogram_of, merge
 from pgstrata.store.record import (
     Bloat,
     LatencyRecord,
@@ -89,7 +89,7 @@ def add_step(
                 n = clients
             micros = np.round(random.lognormal(np.log(role["micros"] / slow), 0.4, min(n, 400))) + 1
             # one draw stands for many responses: the counts add up, the tail is that of 400 draws
-            latency = record(np.resize(micros, n).astype(np.int64))
+            latency = histogram_of(np.resize(micros, n).astype(np.int64))
             whole[role["name"]].append(latency)
             counts = {
                 "name": role["name"],

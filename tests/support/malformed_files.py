@@ -290,7 +290,9 @@ def _records(folder: Path) -> Try:
 
 def _histograms(folder: Path) -> Try:
     dice = random.Random("histograms")
-    whole = [histogram.record(dice.randrange(1, 10**6) for _ in range(n)).encode() for n in (0, 1, 50, 5000)]
+    whole = [
+        histogram.histogram_of(dice.randrange(1, 10**6) for _ in range(n)).encode() for n in (0, 1, 50, 5000)
+    ]
 
     def attempt(dice: random.Random) -> None:
         texts = list(whole)

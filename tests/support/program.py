@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 import pgstrata
+from pgstrata.server.system.process import children
 
 
 def living_in(folder: Path) -> list[psutil.Process]:
@@ -30,6 +32,15 @@ def living_in(folder: Path) -> list[psutil.Process]:
     return processes
 
 
+def descendants(pid: int) -> Iterator[psutil.Process]:
+    """Yields what a process has started and what that has, parents first; asks for no other process, of which
+    there are hundreds where tests run beside each other."""
+    for child in children(pid):
+        with suppress(psutil.Error):
+            yield psutil.Process(child)
+        yield from descendants(child)
+
+
 def environment(**more: str) -> dict[str, str]:
     """Returns the environment of a pgstrata that tests start: no terminal, plain output, and the code that
     the tests import, whatever folder it is started in."""
@@ -44,14 +55,21 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
+PGSTRATA = ("-m", "pgstrata")
+COPYING = ("-P", str(Path(__file__).with_name("launch.py")))
+"""The program, and the same with clusters that begin as copies."""
+
+
 class Running:
     """A pgstrata that runs beside the test, and what it has printed so far. more: of its environment."""
 
-    def __init__(self, folder: Path, arguments: list[str], **more: str) -> None:
+    def __init__(
+        self, folder: Path, arguments: list[str], *, program: Sequence[str] = COPYING, **more: str
+    ) -> None:
         self.output = folder / f"output-{time.monotonic_ns()}"
         with self.output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pgstrata", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment(**more),
                 stdin=subprocess.DEVNULL,
@@ -81,7 +99,7 @@ class Running:
 
     def child(self, name: str) -> psutil.Process | None:
         """The first descendant whose program has this name."""
-        for process in psutil.Process(self.process.pid).children(recursive=True):
+        for process in descendants(self.process.pid):
             try:
                 if process.name() == name:
                     return process
@@ -91,7 +109,7 @@ class Running:
 
     def backend(self, cpu_seconds: float = 0.0) -> psutil.Process | None:
         """A backend that serves the driver and has used this much CPU time."""
-        for process in psutil.Process(self.process.pid).children(recursive=True):
+        for process in descendants(self.process.pid):
             try:
                 words = " ".join(process.cmdline())
                 busy = process.cpu_times().user >= cpu_seconds

@@ -29,7 +29,7 @@ from pgstrata.server.cluster.replica import standby_file
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.connect.session import use_catalogs_only
-from pgstrata.store.histogram import record as histogram_of
+from pgstrata.store.histogram import histogram_of
 from pgstrata.store.record import JudgedLoad
 from pgstrata.workload.core.language import Step
 

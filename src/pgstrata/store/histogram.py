@@ -179,8 +179,8 @@ def decode(text: str) -> Histogram:
     return total([text])
 
 
-def record(microseconds: Iterable[int]) -> Histogram:
-    """Returns a histogram of these values in µs; values outside 1 µs … 1 h count as the nearest end."""
+def histogram_of(microseconds: Iterable[int]) -> Histogram:
+    """A histogram of these values in µs; what lies outside 1 µs … 1 h counts as the nearest end."""
     width = _width(HIGHEST_US)
     values = np.clip(np.fromiter(microseconds, dtype=np.int64), LOWEST_US, HIGHEST_US)
     slots = np.searchsorted(_slots()[0], values, side="right") - 1
@@ -198,7 +198,7 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
         if (more := len(histogram.counts) - len(counts)) > 0:
             counts = np.append(counts, np.zeros(more, dtype=np.int64))
         counts[: len(histogram.counts)] += histogram.counts
-    return Histogram(counts) if len(counts) else record([])
+    return Histogram(counts) if len(counts) else histogram_of([])
 
 
 # --- the encoding -----------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def _print(known: Known, form: TextOrJson, before: list[str]) -> list[str]:
     lines = text.lines(known)
     if lines != before:
         if form is TextOrJson.json:
-            print_json(text.record(known))
+            print_json(text.watch_json(known))
         else:
             print(*lines, sep="\n", flush=True)
     return lines

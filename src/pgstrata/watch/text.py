@@ -111,8 +111,8 @@ def mail(known: Known, alarm: Alarm) -> str:
     return "\n".join(text) + "\n"
 
 
-def record(known: Known) -> Json:
-    """Returns the whole watch as JSON. Ratios are commit ÷ anchor, of rates or instructions per operation."""
+def watch_json(known: Known) -> Json:
+    """All of it as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per operation."""
     return {
         "watch": known.watch.name,
         "anchor": known.line.stops[0].id,
@@ -180,10 +180,10 @@ __all__ = [
     "listed_alarms",
     "mail",
     "others",
-    "record",
     "size",
     "span",
     "summary",
     "title",
     "values_record",
+    "watch_json",
 ]

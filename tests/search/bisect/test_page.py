@@ -16,7 +16,7 @@ from pgstrata.search.bisect.line import commits
 from pgstrata.search.bisect.page import write_search
 from pgstrata.search.bisect.procedure import By, TaskOutcome
 from pgstrata.search.bisect.state import Measurement, SetAside
-from pgstrata.search.bisect.text import headline, record, sentences
+from pgstrata.search.bisect.text import headline, search_json, sentences
 from support.tree import commit, git, repository
 
 pytestmark = pytest.mark.program
@@ -119,7 +119,7 @@ def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_wh
 
 
 def test_json_holds_everything_that_was_measured(search_result: SearchResult) -> None:
-    document = record(search_result)
+    document = search_json(search_result)
     assert document["state"] == "found"
     assert document["groups"][0]["first"]["position"] == CULPRIT
     assert document["groups"][0]["against_parent"]["ratio"] == pytest.approx(0.9608, abs=1e-3)
@@ -131,7 +131,7 @@ def test_no_difference_is_said_with_what_could_have_been_seen(tmp_path: Path) ->
     search_result = searched(tmp_path, 0.0)
     assert headline(search_result).startswith("No difference is proven: ")
     assert "would have been found in 9 of 10 cases" in headline(search_result)
-    assert record(search_result)["groups"] == []
+    assert search_json(search_result)["groups"] == []
     assert "posterior" not in write_search(search_result).read_text()
 
 
@@ -153,9 +153,9 @@ def test_a_disagreement_of_both_measures_is_in_the_first_sentence(search_result:
     both_ways = other_way(search_result, -0.04, 0.0055)
     assert "3.9 % slower" in headline(both_ways)
     assert "though it has 0.55 % fewer instructions (" in headline(both_ways)
-    assert record(both_ways)["disagrees"] and record(both_ways)["other_way"]["ratio"] == pytest.approx(
-        0.9945, abs=1e-4
-    )
+    assert search_json(both_ways)["disagrees"] and search_json(both_ways)["other_way"][
+        "ratio"
+    ] == pytest.approx(0.9945, abs=1e-4)
     page = write_search(both_ways)
     assert "fewer instructions" in page.read_text() and "The ends, counted" in page.read_text()
     assert (page.parent / "tables/other-way.csv").read_text().count("\n") == 2

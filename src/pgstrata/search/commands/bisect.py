@@ -274,7 +274,7 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.search.bisect.hunt import hunt
     from pgstrata.search.bisect.page import PAGE, write_search
-    from pgstrata.search.bisect.text import record, sentences
+    from pgstrata.search.bisect.text import search_json, sentences
     from pgstrata.server.connect.secrets import words_without_secrets
 
     console = progress_console()
@@ -291,7 +291,7 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
         raise Interruption(interrupted.exit_code) from interrupted
     page = write_search(search_result)
     if form is TextOrJson.json:
-        print_json(record(search_result))
+        print_json(search_json(search_result))
     else:
         print()
         for text in sentences(search_result):

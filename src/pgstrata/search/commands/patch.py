@@ -154,7 +154,7 @@ def patch(
         raise Interruption(interrupted.exit_code) from interrupted
     pages = mail.write_pages(outcome)
     if format is MailFormat.json:
-        print_json(mail.record(outcome))
+        print_json(mail.series_json(outcome))
     else:
         print(mail.text(outcome, markdown=format is MailFormat.markdown), end="")
     for page in pages:

@@ -36,8 +36,8 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     return pages
 
 
-def record(outcome: MeasuredSeries) -> Json:
-    """Returns the outcome as JSON."""
+def series_json(outcome: MeasuredSeries) -> Json:
+    """As JSON can hold it."""
     return {
         "base": outcome.series.base,
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],
@@ -186,4 +186,4 @@ def _aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str
     ]
 
 
-__all__ = ["record", "text", "write_pages"]
+__all__ = ["series_json", "text", "write_pages"]

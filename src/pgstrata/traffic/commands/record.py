@@ -52,8 +52,7 @@ def record(
     """
     from pgstrata.files.user_files import shown, user_path
     from pgstrata.server.config.settings import size_bytes
-    from pgstrata.traffic.record.proxy import Recording
-    from pgstrata.traffic.record.proxy import record as become_proxy
+    from pgstrata.traffic.record.proxy import Recording, become_proxy
 
     most_bytes = size_bytes(max_size)
     if most_bytes is None or not LEAST_BYTES <= most_bytes < 1 << 60:

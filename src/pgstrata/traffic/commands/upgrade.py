@@ -181,7 +181,7 @@ def upgrade(
     from pgstrata.traffic.upgrade.decision import decide
     from pgstrata.traffic.upgrade.page import goes_on, write_pages
     from pgstrata.traffic.upgrade.question import Question, targets_of
-    from pgstrata.traffic.upgrade.text import record, text
+    from pgstrata.traffic.upgrade.text import decision_json, text
     from pgstrata.traffic.upgrade.tried import carry_out, prepare, rehearsed
 
     targets = targets_of(to)
@@ -237,7 +237,7 @@ def upgrade(
     again = _again(sys.argv[1:], further) if further is not None else ""
     html, report = write_pages(decision, again)
     if format is TextOrJson.json:
-        print_json(record(decision, html, report, again))
+        print_json(decision_json(decision, html, report, again))
     else:
         print(text(decision, again), end="")
     print(f"page: {html.resolve()}", file=sys.stderr)

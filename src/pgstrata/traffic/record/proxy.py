@@ -42,7 +42,7 @@ class Recording:
     allow_peer: bool = False
 
 
-def record(asked: Recording) -> NoReturn:
+def become_proxy(asked: Recording) -> NoReturn:
     """Becomes the proxy. Raises UsageError for what cannot be, before anybody can connect."""
     host, port = _listens(asked)
     server = _server(asked)
@@ -147,4 +147,4 @@ def _give_as_input(data: bytes) -> None:
     os.close(file)
 
 
-__all__ = ["Recording", "record"]
+__all__ = ["Recording", "become_proxy"]

@@ -141,8 +141,8 @@ def _lines(statement: StatementVerdict, judged: Judged) -> Iterator[str]:
 # --- JSON -------------------------------------------------------------------------------------
 
 
-def record(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
-    """Returns the decision as JSON: the answer first."""
+def decision_json(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
+    """As JSON can hold it: the answer first."""
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
     return {
@@ -255,4 +255,4 @@ def _bytes(sizes: Sizes | None) -> Json | None:
     }
 
 
-__all__ = ["record", "text"]
+__all__ = ["decision_json", "text"]

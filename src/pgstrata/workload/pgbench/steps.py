@@ -50,7 +50,7 @@ BUILT_IN: dict[BuiltIn, str] = {
 }
 
 
-def step(
+def pgbench_step(
     o: PgbenchOptions,
     name: str,
     scripts: Sequence[PgbenchScript],
@@ -59,8 +59,7 @@ def step(
     *,
     reads_only: bool,
 ) -> Step:
-    """Returns a step whose name ends in the number of clients; steps of one group differ in that number
-    only."""
+    """The name ends in the number of clients; steps of one group differ in that number only."""
     predefined = {"scale": o.scale, "random_seed": o.seed, "default_seed": o.seed}
     role = Role(
         "query",
@@ -107,7 +106,7 @@ def _phases(
 ) -> list[Phase]:
     """Returns what measures scripts with a number of clients."""
     reads_only = name == "select-only" if built_in else o.reads_only
-    return [*_before(o, built_in), step(o, name, scripts, mode, clients, reads_only=reads_only)]
+    return [*_before(o, built_in), pgbench_step(o, name, scripts, mode, clients, reads_only=reads_only)]
 
 
 class Pgbench:

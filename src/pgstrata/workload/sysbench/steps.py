@@ -357,7 +357,7 @@ def seconds_of(o: TableOptions, m: Microbenchmark) -> float:
     return o.write_seconds if m.group == _WRITE and m.name != "write-only" else o.read_seconds
 
 
-def step(
+def sysbench_step(
     o: TableOptions,
     m: Microbenchmark,
     *,
@@ -404,7 +404,7 @@ def step(
 
 def points_of(o: TableOptions, m: Microbenchmark) -> Iterator[Phase]:
     """Yields a microbenchmark with each number of clients."""
-    return curve_phases(m.name, o.clients, o.refine, lambda clients: [step(o, m, clients=clients)])
+    return curve_phases(m.name, o.clients, o.refine, lambda clients: [sysbench_step(o, m, clients=clients)])
 
 
 def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
@@ -414,7 +414,7 @@ def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None =
         return []
     seconds = o.warm_scan_seconds if m.event is scan else seconds
     named = Microbenchmark(name, m.group, m.event)
-    return [step(o, named, seconds=seconds, clients=clients or o.most_clients, measured=False)]
+    return [sysbench_step(o, named, seconds=seconds, clients=clients or o.most_clients, measured=False)]
 
 
 class Sysbench:

@@ -1,0 +1,88 @@
+"""The order of tests that run beside each other: files that take longest begin first.
+
+`make test-python` gives whole files to its workers in this order: servers of a module are started once, and
+no long file is left over at the end. It prints the files that took longest: where these are others than here,
+this list is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+LONGEST_FIRST = (
+    "search/bisect/test_bisect.py",
+    "search/bisect/test_faults.py",
+    "measure/test_prompt_end.py",
+    "traffic/upgrade/test_upgrade.py",
+    "watch/test_watch.py",
+    "count/test_count.py",
+    "traffic/replay/test_alone.py",
+    "measure/turns/test_causes.py",
+    "tpch/test_server.py",
+    "source/test_postgres.py",
+    "cli/test_faults.py",
+    "measure/turns/test_faults.py",
+    "measure/turns/test_frozen.py",
+    "workload/custom/test_server.py",
+    "search/patch/test_patch.py",
+    "cli/test_run.py",
+    "safety/test_interrupts.py",
+    "safety/test_attacker.py",
+    "safety/test_accidents.py",
+    "measure/test_kills.py",
+    "traffic/replay/test_server.py",
+    "traffic/synthetic/test_server.py",
+    "measure/turns/test_windows.py",
+    "measure/turns/test_queries.py",
+    "workload/custom/test_stops.py",
+    "measure/test_replicas.py",
+    "measure/test_through.py",
+    "measure/test_old_plan.py",
+    "loads/test_server.py",
+    "tproc_c/test_server.py",
+    "workload/sysbench/test_server.py",
+    "workload/insert/test_server.py",
+    "fleet/test_campaign.py",
+    "safety/test_one_cache.py",
+    "safety/test_clock.py",
+    "tpcds/test_server.py",
+)
+"""Paths below tests, by how long their tests take together."""
+
+_PLACES = {name: place for place, name in enumerate(LONGEST_FIRST)}
+
+
+def place_in_order(item: pytest.Item) -> int:
+    """Returns where the file of a test stands among those that take longest, or a place behind them all."""
+    path = item.path
+    name = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    return _PLACES.get(name, len(_PLACES))
+
+
+class Durations:
+    """A plug-in that says at the end how long tests took together, and the files that took longest."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Adds a part of a test: its preparation, itself or what follows."""
+        file = report.nodeid.partition("::")[0]
+        self._seconds[file] = self._seconds.get(file, 0.0) + report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Writes the sum and the list."""
+        for line in self.lines():
+            terminalreporter.write_line(line)
+
+    def lines(self, most: int = 40) -> Iterator[str]:
+        """Yields nothing where one file ran: its tests are known by `--durations`."""
+        if len(self._seconds) > 1:
+            yield f"{sum(self._seconds.values()):.0f} s of all tests together; files that took longest:"
+            for file in sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)[:most]:
+                yield f"{self._seconds[file]:6.0f} s {file}"
