@@ -141,7 +141,7 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     found = outcome(place)
     by_text = {one.statement.text: one for one in found.statements}
     assert [one.statement.text for one in found.of("slower")] == [SLOW]
-    assert (found.answers.changed, found.answers.same) == ([], 2)  # SLOW and HARMLESS; others write
+    assert (found.answers.changed, found.answers.same) == ([], 4)  # two read, two change a row
     slow = by_text[SLOW].alone
     assert slow is not None and slow.verdict is not None
     assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16
@@ -239,10 +239,11 @@ def test_texts_are_those_of_a_few_executions(tmp_path: Path) -> None:
     others = plain("DECLARE c CURSOR WITH HOLD FOR SELECT 'for'", "FETCH ALL FROM c", "SELECT 1; SELECT 2")
     file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, change, *others])
     wanted: Mapping[int, float] = dict.fromkeys(range(7), TIMEOUT_SECONDS)
-    texts = [
-        one.texts
-        for _, one in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
+    statements = [
+        one for _, one in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
     ]
+    texts = [one.texts for one in statements]
+    assert [one.changes for one in statements if one.changes] == [["DELETE FROM items WHERE id = '1'"]]
     assert [len(own) for own in texts] == [few, 1, MOST_TEXTS, 0, 1, 0, 0]
     assert texts[4] == ["SELECT 'for'"]
     assert texts[0] == [f"SELECT note FROM items WHERE id = '{n}'" for n in range(few)]

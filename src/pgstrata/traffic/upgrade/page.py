@@ -134,7 +134,8 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     done before, is slower, is to be done after, is not known; then the rest."""
     own = decision.judged.get(label)
     if own is not None and (changed := own.answers.changed):
-        named = [(shortened(one.text), "", "answers") for one in changed[:MOST_NAMED]]
+        rows = own.answers.written
+        named = [(shortened(one.text), rows.get(one, ""), "answers") for one in changed[:MOST_NAMED]]
         title = f"answers otherwise on the same data: {len(changed)}"
         yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())
@@ -288,7 +289,7 @@ def _answers_said(own: Judged) -> str:
         f"{count} {what}"
         for count, what in (
             (len(compared.changed), "otherwise"),
-            (compared.varying, "not compared, they vary"),
+            (compared.varying, "not compared, they differ by nature"),
             (compared.unanswered, "without an answer"),
         )
         if count

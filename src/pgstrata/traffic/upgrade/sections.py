@@ -145,12 +145,22 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
             yield Table(
                 name="changed_answers",
                 title=f"Statements that answer otherwise on {variant}",
-                columns=[Column("statement", "Statement", align="left")],
-                rows=[Row([words(one.text)]) for one in own.answers.changed],
+                columns=[
+                    Column("statement", "Statement", align="left"),
+                    Column(
+                        "rows", "Rows of it, all executions", f"{decision.base} → {variant}", align="left"
+                    ),
+                ],
+                rows=[
+                    Row([words(one.text), words(own.answers.written.get(one, ""))])
+                    for one in own.answers.changed
+                ],
                 how="Executed on both versions with the same data and the values of its first executions in "
                 "the log. Rows are compared in the order that the statement asks for, or in any, fractions "
-                "to 12 digits. What answers otherwise with another plan of the same version, or holds "
-                "words such as now() and random(), is compared with none.",
+                "to 12 digits; of changes, which are rolled back, also how many rows they write to each "
+                "table, triggers included. What differs by nature is compared with none: what answers "
+                "otherwise with another plan of the same version, numbers of sequences, words such as now() "
+                "and random().",
                 keys=[("variant", variant)],
                 stacked=True,
             )

@@ -54,7 +54,9 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
     if own is not None:
         changed = own.answers.changed
         for statement in changed[:MOST_NAMED]:
-            yield f"  answers otherwise on the same data: {shortened(statement.text)}"
+            rows = own.answers.written.get(statement, "")
+            said = f" ({rows})" if rows else ""
+            yield f"  answers otherwise on the same data: {shortened(statement.text)}{said}"
         if len(changed) > MOST_NAMED:
             yield f"    and {len(changed) - MOST_NAMED} more on the page"
         for new in own.new_errors[:MOST_NAMED]:
@@ -190,6 +192,7 @@ def _version(decision: Decision, label: str) -> Json:
         "whole": measured.whole[label].record() if label in measured.whole else None,
         "answers": {
             "changed": [one.name for one in own.answers.changed],
+            "written": {one.name: rows for one, rows in own.answers.written.items()},
             "same": own.answers.same,
             "varying": own.answers.varying,
             "unanswered": own.answers.unanswered,
