@@ -23,8 +23,8 @@ from pgstrata.traffic.upgrade.decision import Decision, Measured
 
 MOST_PLANS = 40
 MOST_LETTERS = 100
-MOST_OBJECTS = 30
-"""Of a line of the checklist that the table shows; JSON has more."""
+MOST_OBJECTS = 10
+"""Of a line of the checklist that the table shows; a list below it has the others."""
 
 MARKS_OF_STATES: dict[str, Mark] = {"fails": "bad", "before": "missed", "after": "even", "unknown": "even"}
 
@@ -62,13 +62,14 @@ def sections(decision: Decision) -> list[Section]:
 
 def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
     by_hand = [line for line in checklist if line.state == "hand"]
+    long = [line for line in checklist if line.state != "hand" and line.count > MOST_OBJECTS]
     rows = []
     for line in checklist:
         if line.state == "hand":
             continue
         where = list(line.objects[:MOST_OBJECTS])
         if line.count > len(where):
-            where.append(f"and {line.count - len(where)} more")
+            where.append(f"and {line.count - len(where)} more, listed below")
         rows.append(
             Row(
                 [
@@ -98,6 +99,9 @@ def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
         keys=[("variant", label)],
         stacked=True,
     )
+    for line in long:
+        rest = [f"and {line.count - len(line.objects)} more"] if line.count > len(line.objects) else []
+        yield Listing(f"{line.title}: {line.count} places", "\n".join([*line.objects, *rest]))
     if by_hand:
         text = "\n\n".join(f"{line.title}\n    {line.act}\n    {line.source}" for line in by_hand)
         yield Listing(f"{len(by_hand)} changes that neither dump nor log can show", text)
