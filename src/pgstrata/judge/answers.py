@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from pgstrata import numbers
 from pgstrata.judge.queries import VARIES, Timing, changed_answers
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import AnswerRecord
@@ -13,12 +14,14 @@ from pgstrata.store.statement import Statement, recorded_statement
 
 @dataclass(frozen=True)
 class ComparedAnswers:
-    """The statements that read only, by what came of their answers.
+    """The statements by what came of their answers, and of the rows that they wrote.
 
-    changed: another than on the base; varying: by nature; unanswered: on one side or both.
+    changed: another than on the base; written: in a few words which numbers of rows are others, by statement,
+    where any are; varying: by nature; unanswered: on one side or both.
     """
 
     changed: Sequence[Statement] = ()
+    written: Mapping[Statement, str] = field(default_factory=dict)
     same: int = 0
     varying: int = 0
     unanswered: int = 0
@@ -29,7 +32,8 @@ NOT_COMPARED = ComparedAnswers()
 
 def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> ComparedAnswers:
     """Compares the answers of all repeats of a variant with those of the base."""
-    sides = {"base": _by_statement(base), "other": _by_statement(other)}
+    here, there = list(base), list(other)
+    sides = {"base": _by_statement(here), "other": _by_statement(there)}
     by_name = {
         label: {known_statement.name: timing for known_statement, timing in side.items()}
         for label, side in sides.items()
@@ -46,7 +50,26 @@ def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> Comp
             unanswered += 1
         else:
             same += 1
-    return ComparedAnswers(changed, same, varying, unanswered)
+    rows = _written(here), _written(there)
+    written = {one: said for one in changed if (said := _otherwise(*(own.get(one, {}) for own in rows)))}
+    return ComparedAnswers(changed, written, same, varying, unanswered)
+
+
+def _written(records: Iterable[AnswerRecord]) -> dict[Statement, Mapping[str, int]]:
+    return {recorded_statement(one.number, one.name): one.written for one in records if one.written}
+
+
+def _otherwise(base: Mapping[str, int], other: Mapping[str, int]) -> str:
+    """`rows inserted into public.history: 30 → 0`; what the statement itself counts last."""
+    differing = sorted(
+        (part == "rows", part)
+        for part in base.keys() | other.keys()
+        if base.get(part, 0) != other.get(part, 0)
+    )
+    return ", ".join(
+        f"{part}: {numbers.count(base.get(part, 0))} → {numbers.count(other.get(part, 0))}"
+        for _, part in differing
+    )
 
 
 def answers_of(repeats: Iterable[MeasuredStep]) -> list[AnswerRecord]:

@@ -165,7 +165,8 @@ STEP = {
     "disturbance": "shares of other programs, other guests, waiting (/proc/pressure/cpu) and a quota; "
     "`allowed`: `other_load` of the campaign",
     "cpus": "CPUs that all variants shared",
-    "answers": "of a replay in rounds what statements that read only answered, by digest, or why not",
+    "answers": "of a replay in rounds what statements answered, by digest, or why not; `written`: rows that "
+    "changes wrote",
     "one_start": "its server lived through all slices, which cannot tell what it was by chance",
     "waits": "by role and event, share of the role's time; `running` where it did not wait",
     "waits_cost": "what sampling took",

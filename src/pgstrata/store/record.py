@@ -330,16 +330,19 @@ class AloneRecords(Struct, frozen=True, kw_only=True):
 
 
 class AnswerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a statement of a replay answered, executed alone on the data that the rounds began with."""
+    """What a statement of a replay answered and wrote, executed alone on the data that rounds began with."""
 
     number: Count
     """In the header of the captured file."""
     name: str
     digest: str | None = None
     """Of its rows, fractions to 12 digits, in the order that it asks for where that was compared, else in any
-    order; None where there is no answer."""
+    order, and of `written`; None where there is no answer."""
+    written: dict[str, Count] = {}
+    """Of what changes rows, by all compared executions together: `rows` of its commands, and rows written by
+    table, those of triggers among them; without what differs by nature."""
     varies: bool = False
-    """The answer is another at each execution, or with another plan: it is compared with none."""
+    """It answers otherwise at each execution, or with another plan, by nature."""
     reason: str = ""
     """Why there is no answer."""
 

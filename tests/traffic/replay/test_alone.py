@@ -141,7 +141,7 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     judged = outcome(place)
     by_text = {statement_verdict.statement.text: statement_verdict for statement_verdict in judged.statements}
     assert [statement_verdict.statement.text for statement_verdict in judged.of("slower")] == [SLOW]
-    assert (judged.answers.changed, judged.answers.same) == ([], 2)  # SLOW and HARMLESS; others write
+    assert (judged.answers.changed, judged.answers.same) == ([], 4)  # two read, two change a row
     slow = by_text[SLOW].alone
     assert slow is not None and slow.verdict is not None
     assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16
@@ -239,10 +239,12 @@ def test_texts_are_those_of_a_few_executions(tmp_path: Path) -> None:
     others = plain("DECLARE c CURSOR WITH HOLD FOR SELECT 'for'", "FETCH ALL FROM c", "SELECT 1; SELECT 2")
     file = captured(tmp_path / "shop.traffic", [*asked, *large, *many, change, *others])
     wanted: Mapping[int, float] = dict.fromkeys(range(7), TIMEOUT_SECONDS)
-    texts = [
-        alone.texts
+    statements = [
+        alone
         for _, alone in sorted(alone_statements(file, "shop", "replay", False, wanted, tmp_path).items())
     ]
+    texts = [alone.texts for alone in statements]
+    assert [alone.changes for alone in statements if alone.changes] == [["DELETE FROM items WHERE id = '1'"]]
     assert [len(of_statement) for of_statement in texts] == [few, 1, MOST_TEXTS, 0, 1, 0, 0]
     assert texts[4] == ["SELECT 'for'"]
     assert texts[0] == [f"SELECT note FROM items WHERE id = '{n}'" for n in range(few)]

@@ -60,6 +60,47 @@ def test_a_file_lasts_as_long_as_its_calls_took(tmp_path: Path) -> None:
     assert sorted(starts)[500] - min(starts) == pytest.approx(5e6, rel=0.01)
 
 
+@pytest.mark.parametrize(("transactions", "around_reads", "left"), [(25, 0, 0), (40, 10, 0), (500, 100, 370)])
+def test_transactions_are_as_many_as_they_were(
+    tmp_path: Path, transactions: int, around_reads: int, left: int
+) -> None:
+    """Each around one call, changes first; those that find no call are left out."""
+    called = {"SELECT FROM t": 100, "DELETE FROM t": 30, "BEGIN": transactions, "COMMIT": transactions}
+    statements = [CalledStatement(text, calls, 1.0) for text, calls in called.items()]
+    header = synthetic(Statistics("shop", statements, []), tmp_path / "a", sessions=3)
+    around = min(transactions, 30) + around_reads
+    assert {one.text: one.calls for one in header.shapes} == called | dict.fromkeys(
+        ("BEGIN", "COMMIT"), around
+    )
+    assert [one.count for one in header.left_out] == ([left, left] if left else [])
+    with Captured(tmp_path / "a") as captured:
+        texts = [[s.text for s in captured.statements(entry)] for entry in captured.sessions()]
+    wrapped: Counter[str] = Counter()
+    for session in texts:
+        for before, text, behind in zip(session, session[1:], session[2:], strict=False):
+            assert (before == "BEGIN") == (behind == "COMMIT") or text in ("BEGIN", "COMMIT")
+            wrapped[text] += before == "BEGIN"
+    assert wrapped["DELETE FROM t"] == min(transactions, 30) and wrapped["SELECT FROM t"] == around_reads
+    reading = synthetic(Statistics("shop", statements, []), tmp_path / "r", reads_only=True)
+    assert reading.reads_only and {one.text for one in reading.shapes} == {"SELECT FROM t"}
+
+
+def test_rows_of_a_cursor_are_those_of_its_query(tmp_path: Path) -> None:
+    """The time of FETCH is that of the query; of a cursor that nothing declares it is left out."""
+    statements = [
+        CalledStatement('DECLARE "a b" NO SCROLL CURSOR FOR SELECT 1', 10, 0.5),
+        CalledStatement('FETCH FORWARD 100 FROM "a b"', 30, 5.0, rows=3000),
+        CalledStatement('CLOSE "a b"', 10, 0.25),
+        CalledStatement("FETCH 1 FROM c", 1, 1.0),
+    ]
+    header = synthetic(Statistics("shop", statements, []), tmp_path / "a")
+    (shape,) = header.shapes
+    assert shape.calls == 10 and shape.seconds == pytest.approx(5.75) and shape.rows == 300
+    assert [(one.why, one.seconds) for one in header.left_out] == [("utility statement: FETCH", 1.0)]
+    with Captured(tmp_path / "a") as captured:
+        assert {s.text for e in captured.sessions() for s in captured.statements(e)} == {"SELECT 1"}
+
+
 def test_what_happens_seldom_is_asked_once(tmp_path: Path) -> None:
     statements = [CalledStatement("SELECT 1", 10**6, 90.0), CalledStatement("SELECT 2, 3", 1, 60.0)]
     header = synthetic(Statistics("shop", statements, []), tmp_path / "a", calls=100)

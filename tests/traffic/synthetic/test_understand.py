@@ -55,7 +55,8 @@ TABLES = Tables(
 def columns_of(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = None) -> dict[int, str]:
     """Where the values of each parameter come from."""
     understood = understand(text, TABLES)
-    parameter_origins = origins(understood, CalledStatement(text, calls, 1.0, rows), KnownValues(), types)
+    called = CalledStatement(text, calls, 1.0, rows)
+    parameter_origins = origins(understood, called, KnownValues(), types, tables=TABLES)
     for origin in parameter_origins:
         assert len(origin.draw(Random(1), str)) == len(origin.numbers)
     return {number: origin.words for origin in parameter_origins for number in origin.numbers}
@@ -97,6 +98,9 @@ COLUMNS = [
     ("SELECT * FROM v JOIN a ON a.id = v.key WHERE v.key = $1", ["a.id"]),
     ("SELECT * FROM circle, broken WHERE circle.key = $1 AND broken.key = $2", ["circle.key", "broken.key"]),
     ("PREPARE x (int) AS SELECT * FROM a WHERE id = $1", ["a.id"]),
+    ("DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT * FROM a WHERE id = $1", ["a.id"]),
+    ("COPY (SELECT * FROM a WHERE id = $1 AND b IN ($2)) TO STDOUT (FORMAT csv)", ["a.id", "a.b"]),
+    ("REFRESH MATERIALIZED VIEW CONCURRENTLY v", []),
 ]
 
 
@@ -122,6 +126,16 @@ OTHERS = [
     ("SELECT * FROM a WHERE b = ANY (ARRAY[$1, $2])", {1: "a.b", 2: "a.b"}),
     ("SELECT * FROM a WHERE $1 = ANY (tags)", {1: "elements of a.tags"}),
     ("SELECT * FROM a WHERE words @@ to_tsquery($1)", {1: "elements of a.words"}),
+    ("SELECT * FROM a WHERE tags @> $1 AND tags && $2", dict.fromkeys((1, 2), "elements of a.tags")),
+    ("SELECT * FROM a WHERE $1 <@ tags AND tags <@ $2", {1: "elements of a.tags", 2: "a.tags"}),
+    ("INSERT INTO a (id, name) SELECT * FROM unnest($1::int[], $2::text[])",
+     {1: "1 put into a.id", 2: "1 put into a.name"}),
+    ("INSERT INTO a (id, b) SELECT i, n FROM unnest($1::int[], $2::int[]) v (i, n) ON CONFLICT DO NOTHING",
+     {1: "1 put into a.id", 2: "1 put into a.b"}),
+    ("SELECT * FROM unnest($1::int[]) AS v (k) JOIN a ON a.id = v.k", {1: "1 of a.id"}),
+    ("SELECT * FROM a WHERE b IN (SELECT unnest($1::int[]))", {1: "5 of a.b"}),
+    ("UPDATE a SET name = v.n FROM (SELECT unnest($1::int[]) i, unnest($2::text[]) n) v WHERE a.id = v.i",
+     {1: "1 of a.id", 2: "1 put into a.name"}),
     ("SELECT * FROM a LIMIT $1 OFFSET $2", {1: "LIMIT, guessed by its rows: 1", 2: "OFFSET, guessed: 0"}),
     ("SELECT date_trunc($1, at) FROM b", {1: "guessed: day"}),
     ("SELECT $1 FROM a", {1: "guessed: 1"}),
@@ -160,7 +174,7 @@ def test_what_else_a_parameter_may_be(text: str, expected: dict[int, str]) -> No
         ("SELECT own_function($1)", "what function own_function"),
         ("SELECT * FROM nowhere WHERE x = $1", "what \\$1 is compared with is not known"),
         ("SELECT * FROM a WHERE extract(year FROM day) = $1", "what \\$1 is compared with is not known"),
-        ("SELECT * FROM a WHERE nothing = $1::point", "what \\$1 of type point"),
+        ("SELECT * FROM a WHERE nothing = $1::aclitem", "what \\$1 of type aclitem"),
         ("SELECT 1; SELECT 2", "not one statement"),
         ("", "not one statement"),
     ],
@@ -201,8 +215,11 @@ def test_types_that_a_server_has_found_out() -> None:
     """Of what nothing else says anything."""
     text = "SELECT * FROM nowhere WHERE x = $1"
     assert columns_of(text, types=["integer"]) == {1: "guessed, of type integer: 1"}
-    with pytest.raises(NotUnderstoodError, match="of type point"):
-        columns_of(text, types=["point"])
+    assert columns_of(text, types=["point"]) == {1: "guessed, of type point: (0,0)"}
+    with pytest.raises(NotUnderstoodError, match="of type aclitem"):
+        columns_of(text, types=["aclitem"])
+    # Where a column of a type is known, its values are of the type.
+    assert columns_of(text, types=["public.tsvector"]) == {1: "a.words"}
 
 
 @pytest.mark.parametrize(

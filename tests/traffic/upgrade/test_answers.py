@@ -9,6 +9,7 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Header, Statement, Writer
+from pgstrata.traffic.upgrade.page import MOST_NAMED
 from pgstrata.traffic.upgrade.sections import shortened
 from support.page import PageReader
 from support.program import Program
@@ -26,6 +27,14 @@ CREATE TABLE pages (n int, about json);
 INSERT INTO pages SELECT g, '{}' FROM generate_series(1, 500) g;
 CREATE FUNCTION place(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 10';
 CREATE FUNCTION noted() RETURNS int LANGUAGE sql AS 'INSERT INTO notes VALUES (1) RETURNING n';
+CREATE TABLE entries (id bigserial PRIMARY KEY, name text, at timestamptz DEFAULT now());
+CREATE TABLE lines (entry bigint REFERENCES entries ON DELETE CASCADE, number int);
+INSERT INTO entries (name) SELECT 'entry_' || g FROM generate_series(1, 400) g;
+INSERT INTO lines SELECT id, n FROM entries, generate_series(1, 3) n;
+CREATE TABLE history (number int);
+CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO history VALUES (NEW.number); RETURN NEW; END';
+CREATE TRIGGER kept BEFORE INSERT ON lines FOR EACH ROW EXECUTE FUNCTION kept();
 ANALYZE;
 """
 
@@ -33,7 +42,16 @@ CHANGED = (
     "SELECT id, to_tsquery('simple', name) FROM items WHERE id = $1",  # up to 13 parts of item_7 may be apart
     "SELECT id FROM items WHERE k < $1 ORDER BY place(id), k",  # the same rows in another order
     "SELECT CASE WHEN id > 301 THEN to_tsquery('simple', name) END FROM items WHERE id = $1",  # not at first
+    "INSERT INTO entries (name) VALUES ('item_' || $1) RETURNING id, to_tsquery('simple', name)",  # id apart
+    "WITH m AS (INSERT INTO notes VALUES ($1) RETURNING n) SELECT to_tsquery('simple', 'item_' || n) FROM m",
+    "INSERT INTO lines VALUES ($1, 7)",  # whose trigger is lost
+    "DELETE FROM items WHERE id BETWEEN $1 AND $1::int + 9",  # 10 rows or 9
 )
+
+WRITTEN = {
+    CHANGED[5]: "rows inserted into public.history: 4 → 0",
+    CHANGED[6]: "rows deleted from public.items: 40 → 36, rows: 40 → 36",
+}
 
 NEW = """
 DROP INDEX items_k;
@@ -41,6 +59,9 @@ CREATE OR REPLACE FUNCTION place(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SEL
 CREATE TABLE moved AS SELECT * FROM pages ORDER BY n DESC;
 TRUNCATE pages;
 INSERT INTO pages SELECT * FROM moved;
+SELECT setval('entries_id_seq', 5000);
+DROP TRIGGER kept ON lines;
+DELETE FROM items WHERE id = 309;
 """
 """What the new version has otherwise: rows without an order are in another one."""
 
@@ -49,6 +70,10 @@ SAME = (
     "SELECT id, k FROM items WHERE k < $1",  # in another order without the index
     "SELECT sum(id::float / 7) FROM items WHERE k < $1",
     "SELECT n FROM pages WHERE n <> $1 ORDER BY n % 2",  # the order of ties is open
+    "UPDATE items SET name = 'other' WHERE id = $1::int + 100 RETURNING name, k",
+    "DELETE FROM entries WHERE id = $1",  # with its lines
+    "SELECT $1::int, noted()",  # a function that writes
+    "SELECT k FROM items WHERE id = $1::int + 100 FOR UPDATE",
 )
 
 VARYING = (
@@ -59,12 +84,17 @@ VARYING = (
     "SELECT $1::int, dice()",
     "SELECT $1::int, random()",
     "SELECT count(*) FROM items WHERE id > $1 AND placed < now()",
+    "INSERT INTO entries (name) VALUES ($1) RETURNING id",  # of a sequence that is elsewhere
+    "UPDATE items SET placed = now() WHERE id = $1::int + 100",
+    "UPDATE items SET name = name WHERE id IN (SELECT id FROM items WHERE k < $1 LIMIT 5) RETURNING id",
 )
 
 SETTINGS = ("SET enable_bitmapscan = off", "SET random_page_cost = 1")
 """With these the index decides the order of rows."""
 
-UNANSWERED = ("SELECT $1::int, noted()",)
+FIRST = "INSERT INTO entries (id, name) VALUES (90000, 'first')"
+
+UNANSWERED = ("INSERT INTO lines VALUES (90000 + 0 * $1::int, 1)",)  # needs that before it
 
 
 def captured(path: Path) -> Path:
@@ -72,7 +102,7 @@ def captured(path: Path) -> Path:
     statements = (*CHANGED, *SAME, *VARYING, *UNANSWERED)
     with Writer(path) as writer:
         session = writer.begin(10**15, writer.database("shop"))
-        for text in SETTINGS:
+        for text in (*SETTINGS, FIRST):
             writer.add(session, Statement(10**15, 100, 0, writer.shape(text), text), common=True)
         for turn in range(4):
             for number, text in enumerate(statements):
@@ -99,16 +129,25 @@ def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path,
     answer = json.loads(done.stdout)
     (to,) = answer["to"]
     assert sorted(name.split(" ", 1)[1] for name in to["answers"]["changed"]) == sorted(CHANGED)
-    counts = (len(SAME), len(VARYING), len(UNANSWERED))
+    counts = (1 + len(SAME), len(VARYING), len(UNANSWERED))
     assert tuple(to["answers"][key] for key in ("same", "varying", "unanswered")) == counts
-    assert to["answer"] != "go" and to["reasons"][0] == "3 statements answer otherwise on the same data"
+    assert (
+        to["answer"] != "go"
+        and to["reasons"][0] == f"{len(CHANGED)} statements answer otherwise on the same data"
+    )
+    written = {name.split(" ", 1)[1]: rows for name, rows in to["answers"]["written"].items()}
+    assert written == WRITTEN
 
     lines = pgstrata(*command).stdout.splitlines()
-    assert {line.partition(": ")[2] for line in lines[3:6]} == {shortened(text) for text in CHANGED}
-    assert all(line.startswith("  answers otherwise on the same data: ") for line in lines[3:6])
+    first = [
+        line.removeprefix("  answers otherwise on the same data: ") for line in lines[3 : 3 + MOST_NAMED]
+    ]
+    said = {shortened(text) + (f" ({rows})" if (rows := WRITTEN.get(text)) else "") for text in CHANGED}
+    assert set(first) < said and len(set(first)) == MOST_NAMED
     assert (
-        "Answers compared: 4 the same, 3 otherwise, 7 not compared, they vary, 1 without an answer" in lines
-    )
+        f"Answers compared: {1 + len(SAME)} the same, {len(CHANGED)} otherwise, {len(VARYING)} not compared, "
+        "they differ by nature, 1 without an answer"
+    ) in lines
     named = [name.split(" ", 1)[1] for name in to["answers"]["changed"]]
     page = PageReader(place / answer["page"])
     table = next(
@@ -116,9 +155,9 @@ def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path,
         for page_table in page.tables
         if page_table.caption == "Statements that answer otherwise on 17"
     )
-    assert [[cell.text for cell in row] for row in table.rows] == [[text] for text in named]
+    assert [[cell.text for cell in row] for row in table.rows] == [[n, WRITTEN.get(n, "")] for n in named]
     words = " ".join(page.text)
-    assert words.index("answers otherwise on the same data: 3") < words.index("to look at: ")
+    assert words.index(f"answers otherwise on the same data: {len(CHANGED)}") < words.index("to look at: ")
     report = " ".join(PageReader(place / answer["report"]).text)
     assert f"17 answers {', '.join(named)} differently from 13." in report
     # Digests are kept, no rows.

@@ -1,31 +1,28 @@
-"""The answers of a replay's statements that read only, on each variant with the same data and values.
+"""The answers of a replay's statements, on each variant with the same data and values.
 
-All clusters are up with the data that the rounds began with. A few executions of each statement, with other
-values, are done again on each variant.
-Where answers differ, it is executed again with other plans: an answer that then is another on the same server
+A few executions of each statement, with other values, are done again on each variant. Where answers of what
+reads only differ, it is executed again with other plans: an answer that then is another on the same server
 depends on the order of rows or on the moment, and is compared with none. Where a query asks for an order, and
 the order differs, it is asked for it with what its ORDER BY leaves open in both directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from pgstrata import numbers
 from pgstrata.driver.events import StatementDone
-from pgstrata.errors import DriverError
 from pgstrata.judge.statements import largest_first, totals
+from pgstrata.measure.turns.changes import compare_changes
+from pgstrata.measure.turns.executions import LIMIT_SECONDS, OTHER_PLANS, Asking, Execution
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.store.record import AnswerRecord
 from pgstrata.store.statement import Statement
-from pgstrata.workload.core.language import AloneStatement, Sql, Step
+from pgstrata.workload.core.language import AloneStatement, Step
 from pgstrata.workload.core.ordered import Order, digests_of, end_of_order, in_both_directions, order_of
-from pgstrata.workload.core.queries import READ_ONLY, limited_to, query_step
 from pgstrata.workload.core.recorded import answer_in_any_order, digest_of_lines, lines_of, rows_from
 
 MOST_STATEMENTS = 500
@@ -40,28 +37,10 @@ MOST_SECONDS = 60.0
 MORE_SECONDS = 10.0
 """Of those with other values."""
 
-LIMIT_SECONDS = 30.0
-"""After which an execution is cancelled."""
+CHANGES_ROWS = "25006"
+"""SQLSTATE of what a transaction that only reads refuses."""
 
-OTHER_PLANS = (
-    *(f"SET enable_{name} = off" for name in ("hashagg", "hashjoin", "indexscan", "indexonlyscan")),
-    "SET enable_bitmapscan = off",
-    "SET max_parallel_workers_per_gather = 0",
-    "SET work_mem = '64kB'",
-)
-"""Under which another order of rows is likely."""
-
-T = TypeVar("T")
 Json = dict[str, Any]
-
-
-class Execution(NamedTuple):
-    """A statement with the values of one of its executions. place: among those of the statement."""
-
-    statement: Statement
-    place: int
-
-
 Answers = dict[Execution, Json]
 """By execution its row as in the table `queries`."""
 
@@ -74,24 +53,41 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
     chosen = _chosen(group.here)
     with base.measurement.scratch("answers") as folder:
         by_number = step.alone({statement.number: LIMIT_SECONDS for statement in chosen}, folder)
-        statements = {
-            statement: by_number[statement.number]
-            for statement in chosen
-            if by_number[statement.number].texts
-        }
-    steady = {statement: alone for statement, alone in statements.items() if not alone.varies}
-    if steady:
-        text = numbers.counted(len(steady), "statement")
-        base.run.progress.say(f"  answers of {text} that read only are compared")
+        queries = {one: by_number[one.number] for one in chosen if by_number[one.number].texts}
+        changes = {one: by_number[one.number] for one in chosen if by_number[one.number].changes}
+    if queries or changes:
+        reading = numbers.counted(len(queries), "statement")
+        writing = numbers.counted(len(changes), "change")
+        base.run.progress.say(f"  answers of {reading} that read, and of {writing} of rows, are compared")
+    settings = {one: alone.settings for one, alone in (*queries.items(), *changes.items())}
+    asking = Asking(group, step, settings)
+    refused = _compare_queries(asking, queries, chosen)
+    of_changes = {one: alone.changes for one, alone in changes.items()}
+    of_changes |= {one: queries[one].texts for one in refused}
+    compare_changes(
+        asking,
+        {
+            Execution(statement, place): text
+            for statement, texts in of_changes.items()
+            for place, text in enumerate(texts[: chosen[statement]])
+        },
+        {one for one in of_changes if by_number[one.number].varies},
+    )
+
+
+def _compare_queries(
+    asking: Asking, statements: Mapping[Statement, AloneStatement], chosen: Mapping[Statement, int]
+) -> list[Statement]:
+    """Keeps what queries answered; returns those that every server refuses as long as nothing may change."""
     texts = {
         Execution(statement, place): text
-        for statement, alone in steady.items()
+        for statement, alone in statements.items()
         for place, text in enumerate(alone.texts[: chosen[statement]])
+        if not alone.varies
     }
-    ask = partial(_asked, group, step, {statement: alone.settings for statement, alone in steady.items()})
-    first = ask({each: [text] for each, text in texts.items()}, (), _answer)
+    first = asking.ask({each: [text] for each, text in texts.items()}, (), _answer)
     differing = {each: [text] for each, text in texts.items() if _differs(each, text, first)}
-    again = ask(differing, OTHER_PLANS, _answer)
+    again = asking.ask(differing, OTHER_PLANS, _answer)
     varying = {
         each.statement
         for each in differing
@@ -105,13 +101,21 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
         for each, (text,) in differing.items()
         if each.statement not in varying and (both := in_both_directions(text, _columns(each, first)))
     }
-    unknown = _put_in_order(ask(directions, (), _order), directions, first)
+    unknown = _put_in_order(asking.ask(directions, (), _order), directions, first)
     executions: dict[Statement, list[Execution]] = {statement: [] for statement in statements}
     for each in texts:
         if each.statement not in varying and each not in unknown:
             executions[each.statement].append(each)
+    refused = [one for one in statements if _is_refused(Execution(one, 0), first)]
     for statement, alone in statements.items():
-        _keep(group.here, statement, alone, executions[statement], first)
+        if statement not in refused:
+            _keep(asking.group.here, statement, alone, executions[statement], first)
+    return refused
+
+
+def _is_refused(execution: Execution, answers: Mapping[str, Answers]) -> bool:
+    rows = [own[execution] for own in answers.values() if execution in own]
+    return bool(rows) and all(row["sqlstate"] == CHANGES_ROWS for row in rows)
 
 
 def _put_in_order(
@@ -190,44 +194,6 @@ def _chosen(here: Sequence[Participant]) -> dict[Statement, int]:
     return {statement: max(1, min(most, 1 + int(seconds / mean))) for statement, mean in means.items()}
 
 
-def _asked(
-    group: Group,
-    step: Step,
-    settings: Mapping[Statement, Sequence[str]],
-    texts: Mapping[Execution, Sequence[str]],
-    more: Sequence[str],
-    keep: Callable[[Sequence[StatementDone], Path], T],
-) -> dict[str, dict[Execution, T]]:
-    """Executes the texts of each execution and returns what is kept of them by the label of each participant.
-
-    settings: of the log; more: settings beside those; keep: called with what was done of an execution and the
-    folder of the rows.
-    """
-    by_settings: dict[tuple[str, ...], dict[str, Execution]] = {}
-    for each in texts:
-        name = f"{each.statement.number} {each.place}"
-        by_settings.setdefault(tuple(settings[each.statement]), {})[name] = each
-    asked: dict[str, dict[Execution, T]] = {side.label: {} for side in group.here}
-    for own_settings, by_name in by_settings.items():
-        named = [(name, text) for name, each in by_name.items() for text in texts[each]]
-        queries = _step(step, named, (*own_settings, *more))
-        for side in group.here:
-            group.interrupts.check()
-            if side.measurement is None or side.error is not None:
-                continue
-            with side.measurement.scratch("rows") as rows:
-                try:
-                    done = side.measurement.execute(queries, rows)
-                except DriverError:
-                    group.attempt(side, Participant.accepts_connections)
-                    continue
-                events: dict[Execution, list[StatementDone]] = {}
-                for event in done.statements:
-                    events.setdefault(by_name[event.name], []).append(event)
-                asked[side.label] |= {each: keep(own_events, rows) for each, own_events in events.items()}
-    return asked
-
-
 def _answer(events: Sequence[StatementDone], rows: Path) -> Json:
     """Returns the row of an execution; with the digest in its order and the number of columns where it has
     rows."""
@@ -245,23 +211,6 @@ def _order(events: Sequence[StatementDone], rows: Path) -> Order | None:
     if len(files) != 2:
         return None
     return order_of(*map(lines_of, files))
-
-
-def _step(step: Step, texts: Sequence[tuple[str, str]], settings: Sequence[str]) -> Step:
-    """Returns the step of a single session that executes each text once."""
-    queries = query_step(
-        step.name,
-        [[Sql.verbatim(text, name=name, record=True, on_error="record") for name, text in texts]],
-        LIMIT_SECONDS,
-        group=step.group,
-        measured=False,
-        start=[
-            *(Sql.verbatim(text, name="setting") for text in settings),
-            READ_ONLY,
-            limited_to(LIMIT_SECONDS),
-        ],
-    )
-    return replace(queries, confined=step.confined)
 
 
 def _digest(answers: Answers, execution: Execution) -> str | None:

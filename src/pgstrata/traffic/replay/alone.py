@@ -4,7 +4,7 @@ own, which the driver replays in one session."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,12 @@ MOST_SETTINGS = 20
 
 QUERIES = frozenset(("select", "with", "values", "table"))
 """How statements begin that mostly read only; the server holds them to it where a plan is asked for."""
+
+CHANGES = frozenset(("insert", "update", "delete", "merge"))
+"""How statements begin that change rows."""
+
+DRAWN = frozenset(("random", "random_normal", "tablesample"))
+"""Words of statements that change other rows at each execution."""
 
 TIMEOUT_SECONDS = 30
 """`statement_timeout` of an execution alone."""
@@ -86,11 +92,13 @@ def alone_statements(
             continue
         shape, sampled = shapes[number], samples[number]
         first = sampled.statements[0]
+        words = mentioned(first.text).words
         about = AloneStatement(
             None,
-            texts=_texts(sampled.statements),
+            texts=_texts(sampled.statements, _query),
+            changes=() if words & DRAWN else _texts(sampled.statements, _change),
             settings=sampled.settings,
-            varies=bool(mentioned(first.text).words & VARYING),
+            varies=bool(words & VARYING),
         )
         if reason := _why_not(first.text):
             statements[number] = replace(about, why_not=reason)
@@ -102,11 +110,17 @@ def alone_statements(
     return statements
 
 
-def _texts(statements: Sequence[Statement]) -> list[str]:
-    """Returns the queries of a few executions with their values, each once; statements that are no queries
-    are left out."""
-    queries = (statement._replace(text=_query(statement.text)) for statement in statements[:MOST_TEXTS])
-    return list(dict.fromkeys(text for query in queries if (text := text_with_values(query))))
+def _texts(statements: Sequence[Statement], part: Callable[[str], str]) -> list[str]:
+    """The texts of a few executions with their values, each once. part: of a text that is wanted, empty where
+    none is."""
+    wanted = (statement._replace(text=part(statement.text)) for statement in statements[:MOST_TEXTS])
+    return list(dict.fromkeys(text for statement in wanted if (text := text_with_values(statement))))
+
+
+def _change(text: str) -> str:
+    """The text of what changes rows; empty for another."""
+    words = _words(text)
+    return text if words and words[0] in CHANGES else ""
 
 
 def _query(text: str) -> str:

@@ -3,19 +3,21 @@ and names of sequences."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from random import Random
 
-from pgstrata.sql_text import literal
+from pgstrata.sql_text import identifier, literal
 from pgstrata.traffic.synthetic.expressions import KEY_UNKNOWN
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.numbering import base_type
 from pgstrata.traffic.synthetic.origins import Hide, Origin, Value, array_of, constant, pattern_beginning
-from pgstrata.traffic.synthetic.questions import Questions
+from pgstrata.traffic.synthetic.parts import likely_parts, share_of_equal
+from pgstrata.traffic.synthetic.questions import Questions, Sequenced
 from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Sampled, Use
 
@@ -25,30 +27,80 @@ MOST_TRIED = 8
 _PREFIX = re.compile(r"^(?:p|par|param|arg|in|i|v)?_", re.IGNORECASE)
 """That arguments of functions have before the name of a column."""
 
+_SEQUENCE = re.compile(r"^(?:sq|seq|s)_", re.IGNORECASE)
+"""That sequences have before the name of a table."""
+
+LEAST_SHARED = 3
+"""Letters with which names begin that belong together."""
+
 LISTED = 5
 """Values in an array behind ANY."""
 
 
 class AskedExpressions:
-    """Of one statement. uses: of its parameters by their numbers; questions: None where no server may be
+    """Of one statement. uses: of its parameters by their numbers, that which says most; all_uses: all of
+    them; questions: None where no server may be
     asked; rows: that a call had, where all of them are rows on which its conditions hold."""
 
-    def __init__(self, uses: Mapping[int, Use], questions: Questions | None, rows: float | None) -> None:
-        self._uses, self._questions, self._rows = uses, questions, rows
+    def __init__(
+        self,
+        uses: Mapping[int, Use],
+        all_uses: Mapping[int, Sequence[Use]],
+        questions: Questions | None,
+        rows: float | None,
+    ) -> None:
+        self._uses, self._all_uses = uses, all_uses
+        self._questions, self._rows = questions, rows
         self._keys: dict[int, str] = {}
 
     def key_origin(self, number: int) -> Origin:
         """Returns the key of a document, one for all calls. Raises NotUnderstoodError."""
         key = self._key(number)
-        value = array_of([key]) if self._uses[number].guess else key
-        return constant(number, value, f"guessed: a key of the documents, {key}")
+        return constant(number, self._written(number, key), f"guessed: a key of the documents, {key}")
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a server is asked, and what it says may be kept."""
+        return self._questions is not None
+
+    def bound_origin(self, number: int, column: KnownColumn) -> Origin | None:
+        """Returns values within the ranges of a column; None where they are not known."""
+        bound = f"lower({identifier(column.table)}.{identifier(column.name)})"
+        values = self._values(Sampled(column, column.table, bound))
+        return self._drawn(number, values, f"the beginning of {column.title}") if values else None
+
+    def part_origin(self, number: int, use: Use) -> Origin | None:
+        """Returns parts of the documents of a column, or of an expression; None where they are not known."""
+        sampled = use.sampled
+        if use.column is not None:
+            name = f"{identifier(use.column.table)}.{identifier(use.column.name)}"
+            sampled = Sampled(use.column, use.column.table, name)
+        if sampled is None or self._questions is None:
+            return None
+        parts = likely_parts(self._values(self._with_keys(sampled)), sampled.table.rows, self._rows)
+        words = use.column.title if use.column is not None else sampled.text
+        return self._drawn(number, parts, f"parts of {words} of sampled rows") if parts else None
+
+    def _values(self, sampled: Sampled) -> Sequence[str]:
+        return self._questions.values(sampled) if self._questions is not None else ()
+
+    def _drawn(self, number: int, values: Sequence[str], words: str) -> Origin:
+        return Origin((number,), lambda dice, hide: (hide(dice.choice(values)),), words)
 
     def compared_origin(self, number: int, use: Use) -> Origin | None:
         """Returns the values of the expression that a parameter is compared with; None where they are not
         known. Raises NotUnderstoodError where the key of a document is not."""
-        if use.sampled is None or self._questions is None or use.kind in ("regular", "element"):
+        if use.sampled is None or self._questions is None or use.kind == "regular":
             return None
-        values = self._questions.values(self._with_keys(use.sampled))
+        if use.kind == "contains" and (parts := self.part_origin(number, use)) is not None:
+            return parts
+        sampled = self._with_keys(use.sampled)
+        if use.kind in ("element", "contains"):
+            elements = self._questions.elements(sampled)
+            if use.kind == "contains":
+                elements = [array_of([element]) for element in elements]
+            return self._drawn(number, elements, f"elements of {use.sampled.text}") if elements else None
+        values = self._questions.values(sampled)
         if not values:
             return None
 
@@ -76,6 +128,8 @@ class AskedExpressions:
                 ),
                 None,
             )
+            if sequence is None:
+                sequence = _named_after(column, known)
             if sequence is not None:
                 return Origin(
                     (number,), lambda dice, hide: (sequence.name,), f"the sequence of {column.title}"
@@ -104,11 +158,19 @@ class AskedExpressions:
             if sampled is None or self._questions is None:
                 raise NotUnderstoodError(KEY_UNKNOWN)
             keys = self._questions.keys(self._with_keys(sampled))
-            keys = [key for key in keys if self._leads_on(number, key)]
+            keys = [key for key in keys if self._is_cast(number, key) and self._leads_on(number, key)]
             if not keys:
                 raise NotUnderstoodError(KEY_UNKNOWN)
             self._keys[number] = self._likely(number, keys[:MOST_TRIED])
         return self._keys[number]
+
+    def _is_cast(self, number: int, key: str) -> bool:
+        """Whether what a key leads to can be cast, where the statement does that."""
+        return all(
+            self._values(self._with_keys(use.sampled, {number: key}))
+            for use in self._all_uses.get(number, ())
+            if use.kind == "cast" and use.sampled is not None
+        )
 
     def _leads_on(self, number: int, key: str) -> bool:
         """Returns whether documents behind a key have keys, where the statement has one of them."""
@@ -134,7 +196,7 @@ class AskedExpressions:
         for key in keys:
             values = self._questions.values(self._with_keys(sampled, {number: key}))
             if values:
-                rows = max(1.0, sampled.table.rows * _share_of_equal(values))
+                rows = max(1.0, sampled.table.rows * share_of_equal(values))
                 distances[key] = abs(math.log(rows / max(1.0, self._rows)))
         return min(distances, key=lambda key: distances[key], default=keys[0])
 
@@ -143,16 +205,38 @@ class AskedExpressions:
         chosen = {number: (tried or {}).get(number) or self._key(number) for number in sampled.keys}
         text = sampled.text
         for number, key in chosen.items():
-            several = self._uses[number].guess
-            written = literal(array_of([key]) if several else key)
+            written = literal(self._written(number, key))
             text = re.sub(rf"\${number}(?![0-9])", lambda _, written=written: written, text)  # type: ignore[misc]
         return replace(sampled, text=text, keys=())
 
+    def _written(self, number: int, key: str) -> str:
+        """A key as the statement has it."""
+        match self._uses[number].guess:
+            case "list":
+                return array_of([key])
+            case "path":
+                return "$." + json.dumps(key)
+            case "predicate":
+                return f"exists($.{json.dumps(key)})"
+        return key
 
-def _share_of_equal(values: Sequence[str]) -> float:
-    """Returns the share of the other rows that have the value of a row, in the mean, as the sample has it."""
-    pairs = sum(count * (count - 1) for count in Counter(values).values())
-    return pairs / max(1, len(values) * (len(values) - 1))
+
+def _named_after(column: KnownColumn, sequences: Sequence[Sequenced]) -> Sequenced | None:
+    """The sequence whose name begins as that of the table or the column does, `invoice_numbers`."""
+
+    def shared(one: Sequenced) -> int:
+        name = _SEQUENCE.sub("", one.name.rpartition(".")[2].strip('"'))
+        full = f"{column.table}_{column.name}"
+        return max(_common_letters(name, other) for other in (full, column.name))
+
+    free = [one for one in sequences if not one.table]
+    best = max(free, key=lambda one: (shared(one), -len(one.name)), default=None)
+    return best if best is not None and shared(best) >= LEAST_SHARED else None
+
+
+def _common_letters(one: str, other: str) -> int:
+    """With how many same letters two names begin."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
 
 
 __all__ = ["AskedExpressions"]

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
 from pglast import ast
 from pglast.enums import A_Expr_Kind, BoolExprType, SubLinkType
-from pglast.stream import RawStream
 
 from pgstrata.sql_tokens import tokens
+from pgstrata.traffic.synthetic.calls import Calls
 from pgstrata.traffic.synthetic.functions import (
-    AGGREGATES,
     ARITHMETIC,
     COMPARED,
+    DOCUMENT_KEYS,
     KEYS,
-    LOCKS,
-    NAMING,
-    QUERIES,
-    READING,
+    PATH_OPERATORS,
     SAME,
-    SUMMED,
     THROUGH,
     TURNED,
-    USUAL,
 )
-from pgstrata.traffic.synthetic.names import OutputColumn, Scope, Tables
-from pgstrata.traffic.synthetic.statistics import KnownColumn
-from pgstrata.traffic.synthetic.use import Argument, Kind, NotUnderstoodError, Sampled, Understood, Use
+from pgstrata.traffic.synthetic.names import Listed, OutputColumn, Scope, Tables
+from pgstrata.traffic.synthetic.sampling import (
+    column_names,
+    has_parameter,
+    name_of,
+    path_into,
+    sampled_expression,
+    uncast,
+)
+from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
 
 KEY_UNKNOWN = "the key of a document is not known"
 
 
-class Expressions(ABC):
+class Expressions(Calls):
     """Walks the expressions of one statement, and notes what its parameters are for."""
 
     def __init__(self, text: str, known_tables: Tables) -> None:
@@ -79,9 +80,9 @@ class Expressions(ABC):
                 return Use("equal", scope.column(names[-1], names[-2] if len(names) > 1 else None))
             case ast.TypeCast() | ast.CollateClause():
                 return self._column(node.arg, scope)
-            case ast.FuncCall() if node.args and _name(node) in THROUGH:
+            case ast.FuncCall() if node.args and name_of(node) in THROUGH:
                 inner = self._column(node.args[0], scope)
-                change = SAME.get(_name(node))
+                change = SAME.get(name_of(node))
                 return replace(inner, change=change) if change is not None else inner
             case ast.CoalesceExpr() | ast.MinMaxExpr():
                 uses = (self._column(argument, scope) for argument in node.args)
@@ -92,7 +93,7 @@ class Expressions(ABC):
                     return nothing
                 quiet = type(self)(self._text, self._known_tables)
                 outputs = quiet.statement(select, scope)
-                return Use("equal", outputs[0].column) if outputs else nothing
+                return Use("equal", outputs[0].known) if outputs else nothing
         return nothing
 
     def _walk(self, node: Any, scope: Scope, use: Use | None = None) -> None:
@@ -103,6 +104,10 @@ class Expressions(ABC):
                 return
             case ast.ParamRef():
                 self._use(node.number, use)
+            case ast.ColumnRef():
+                listed = self._listed(node, scope)
+                if listed is not None and use is not None and use.column is not None:
+                    self._use_list(listed, use)
             case ast.A_Const():
                 self._constants = self._constants or not node.isnull
             case ast.A_Expr():
@@ -127,8 +132,13 @@ class Expressions(ABC):
             case ast.CollateClause() | ast.NamedArgExpr():
                 self._walk(node.arg, scope, use)
             case ast.A_ArrayExpr():
+                of_array = use is not None and use.kind in ("contains", "within")
+                of_element = replace(use, kind="element") if use is not None and of_array else use
                 for expression in node.elements or ():
-                    self._walk(expression, scope, use)
+                    if isinstance(expression, ast.ParamRef) and use is not None and use.column is not None:
+                        # Of an array of what has no type the server makes one of texts.
+                        self._give_type(expression, use.column.type.removesuffix("[]"))
+                    self._walk(expression, scope, of_element)
             case tuple() | list():
                 for expression in node:
                     self._walk(expression, scope, use)
@@ -149,11 +159,24 @@ class Expressions(ABC):
         if use is not None:
             uses.append(use)
 
+    def _listed(self, node: Any, scope: Scope) -> Listed | None:
+        """The array of a parameter whose elements a column has."""
+        names = column_names(node)
+        if names is None:
+            return None
+        column = scope.derived(names[-1], names[0] if len(names) > 1 else None)
+        return column if isinstance(column, Listed) else None
+
+    def _use_list(self, listed: Listed, use: Use) -> None:
+        self._use(listed.number, replace(use, kind="rows" if use.kind in ("insert", "set") else "any"))
+
     def _operator(self, node: Any, scope: Scope, use: Use | None) -> None:
         left, right = node.lexpr, node.rexpr
         name = node.name[-1].sval
         match node.kind:
-            case A_Expr_Kind.AEXPR_OP if name in KEYS:
+            case A_Expr_Kind.AEXPR_OP if name in DOCUMENT_KEYS or (
+                name in ("-", "@@") and self._is_document(left, scope)
+            ):
                 self._key(left, right, name, scope)
             case A_Expr_Kind.AEXPR_OP if name in ARITHMETIC and not (name == "%" and use is None):
                 self._calculated(left, right, name, scope, use)
@@ -176,7 +199,7 @@ class Expressions(ABC):
             case A_Expr_Kind.AEXPR_OP_ANY | A_Expr_Kind.AEXPR_OP_ALL:
                 left_use, other = self._column(left, scope), self._column(right, scope)
                 self._walk(left, scope, replace(other, kind="element"))
-                listed = isinstance(_uncast(right), ast.A_ArrayExpr)
+                listed = isinstance(uncast(right), ast.A_ArrayExpr)
                 self._walk(right, scope, left_use if listed else replace(left_use, kind="any"))
             case A_Expr_Kind.AEXPR_NULLIF:
                 self._compared(left, right, "equal", scope)
@@ -194,18 +217,27 @@ class Expressions(ABC):
             return replace(column_use, sampled=sampled)
         return column_use
 
+    def _is_document(self, node: Any, scope: Scope) -> bool:
+        column = self._column(node, scope).column
+        return column is not None and column.type.startswith("json")
+
     def _key(self, left: Any, right: Any, name: str, scope: Scope) -> None:
         """Records the use of a parameter as a key: `document ->> $1`, `document ? $1`. Raises
         NotUnderstoodError for a key that cannot be known."""
         self._walk(left, scope)
-        operand = _uncast(right)
+        operand = uncast(right)
         if isinstance(operand, ast.ParamRef):
             sampled = sampled_expression(left, scope)
-            if sampled is None or name in ("@?", "#-"):
+            if sampled is None:
                 raise NotUnderstoodError(KEY_UNKNOWN)
-            several = "one of several" if name in ("#>", "#>>", "?|", "?&") else ""
-            self._use(operand.number, Use("key", sampled=sampled, guess=several or None))
-        elif _has_parameter(right):
+            listed = isinstance(right, ast.TypeCast) and type_name(right.typeName).endswith("[]")
+            self._use(operand.number, Use("key", sampled=sampled, guess="list" if listed else KEYS.get(name)))
+        elif isinstance(operand, ast.A_ArrayExpr) and name in PATH_OPERATORS:
+            self._walk(path_into(left, operand.elements or (), PATH_OPERATORS[name]), scope)
+        elif isinstance(operand, ast.A_ArrayExpr):
+            for one in operand.elements or ():
+                self._key(left, one, "?", scope)
+        elif has_parameter(right):
             raise NotUnderstoodError(KEY_UNKNOWN)
 
     def _of_list(self, nodes: Any, scope: Scope) -> Use | None:
@@ -220,14 +252,15 @@ class Expressions(ABC):
             return
         for side, other, how in ((left, right, TURNED.get(kind, kind)), (right, left, kind)):
             # What nothing is drawn for needs no use, which takes time to find.
-            self._walk(side, scope, self._against(other, how, scope) if _has_parameter(side) else None)
+            needs_use = has_parameter(side) or self._listed(side, scope) is not None
+            self._walk(side, scope, self._against(other, how, scope) if needs_use else None)
 
     def _against(self, node: Any, kind: Kind, scope: Scope) -> Use | None:
         """Returns the use of a parameter that is compared with an expression; None if it is unknown."""
         other = self._about(node, scope)
         if other.column is not None or other.sampled is not None:
             return replace(other, kind=kind)
-        if isinstance(node, ast.FuncCall) and _name(node) in ("count", "length", "char_length"):
+        if isinstance(node, ast.FuncCall) and name_of(node) in ("count", "length", "char_length"):
             return Use("guess", guess="1")
         if isinstance(node, ast.ParamRef):  # of two parameters, `$1 = $2`
             return Use("guess", guess="1")
@@ -242,14 +275,16 @@ class Expressions(ABC):
     def _calculated(self, left: Any, right: Any, name: str, scope: Scope, use: Use | None) -> None:
         """Records the use of a parameter in a calculation: it is small; of two that stand alone the first is
         the value."""
-        plain = [isinstance(_uncast(side), ast.ParamRef) for side in (left, right)]
+        plain = [isinstance(uncast(side), ast.ParamRef) for side in (left, right)]
         if all(plain) or left is None:
             neutral = "1" if name in "*/%^" else "0"
+            if name != "||" and all(isinstance(side, ast.ParamRef) for side in (left, right)):
+                self._give_type(right, "int")
             self._walk(left, scope, use)
             self._walk(right, scope, Use("guess", guess=neutral) if left is not None else use)
             return
         for side, other in ((left, right), (right, left)):
-            operand = _uncast(side)
+            operand = uncast(side)
             if isinstance(operand, ast.ParamRef):
                 self._walk(side, scope, Use("guess", guess=self._small(other, operand, side, name, scope)))
             else:
@@ -263,16 +298,12 @@ class Expressions(ABC):
         if type_ == "date" or day:
             if parameter is cast and name in "+-":
                 # The server would take it for a date or an interval.
-                at = parameter.location
-                end = at + len(f"${parameter.number}")
-                self._edits.append((end, end, "::int"))
+                self._give_type(parameter, "int")
             return "1"
         if type_.startswith(("timestamp", "time", "interval")):
             return "1 day"
         if name == "||":
             return "{}" if type_.startswith("json") or type_.endswith("[]") else "a"
-        if name == "-" and type_.startswith("json"):
-            raise NotUnderstoodError(KEY_UNKNOWN)
         return "10" if name == "%" else "1"
 
     def _cast(self, node: Any, scope: Scope, use: Use | None) -> None:
@@ -287,8 +318,11 @@ class Expressions(ABC):
                 inner.number,
                 replace(use, type=name) if use is not None else Use("equal", type=name),
             )
-        else:
-            self._walk(inner, scope, use)
+            return
+        self._walk(inner, scope, use)
+        sampled = sampled_expression(node, scope)
+        if sampled is not None and sampled.keys:
+            self._use(sampled.keys[-1], Use("cast", sampled=sampled))
 
     def _turn(self, node: Any, parameter: Any) -> None:
         """Rewrites `interval $1`, which pg_stat_statements makes of a constant and no server prepares, as
@@ -299,59 +333,6 @@ class Expressions(ABC):
             raise NotUnderstoodError("a constant of a type with limits is not understood")
         written = self._text[begin : parameter.location].strip()
         self._edits.append((begin, end, f"{number}::{written}"))
-
-    def _function(self, node: Any, scope: Scope, use: Use | None) -> None:
-        name = _name(node)
-        if name == "nextval" and node.args and isinstance(_uncast(node.args[0]), ast.ParamRef):
-            self._found.reads = False
-            column = use.column if use is not None and use.kind in ("insert", "set") else None
-            self._use(_uncast(node.args[0]).number, Use("sequence", column))
-            return
-        if name in NAMING and _has_parameter(node.args):
-            raise NotUnderstoodError(f"which name {name} is given is not known")
-        if (len(node.funcname) > 1 and node.funcname[0].sval != "pg_catalog") or name not in READING:
-            self._found.reads = False
-        if name in AGGREGATES or node.over is not None:
-            self._found.whole = False
-        usual = USUAL.get(name, {})
-        arguments = node.args or ()
-        if name == "extract" and arguments and isinstance(arguments[0], ast.ParamRef):
-            self._called_by_name(node)
-        if name not in READING and name not in LOCKS and _has_parameter(arguments):
-            self._given(node, scope)
-            return
-        for place, argument in enumerate(arguments):
-            if name in QUERIES and len(arguments) == 2:
-                argument_use = use if place == 1 else Use("guess", guess="english")
-            elif place in usual:
-                argument_use = Use("guess", guess=usual[place])
-            elif name in SUMMED:
-                argument_use = Use("guess", guess="1", type="integer")
-            elif name in LOCKS:
-                argument_use = Use("guess", guess=None, type="bigint")
-            else:
-                argument_use = use if name in THROUGH and place == 0 else None
-            self._walk(argument, scope, argument_use)
-        for part in (node.agg_order, node.agg_filter, node.over):
-            self._walk(part, scope)
-
-    def _given(self, node: Any, scope: Scope) -> None:
-        """Records the uses of the arguments of a user's function. Raises NotUnderstoodError for a parameter
-        that is passed by name."""
-        names = [part.sval for part in node.funcname]
-        schema = names[-2] if len(names) > 1 else ""
-        for place, expression in enumerate(node.args):
-            if isinstance(expression, ast.NamedArgExpr) and _has_parameter(expression):
-                raise NotUnderstoodError(f"what function {names[-1]} is given is not known")
-            argument = Argument(schema, names[-1], place, len(node.args))
-            self._walk(expression, scope, Use("argument", argument=argument))
-
-    def _called_by_name(self, node: Any) -> None:
-        """Rewrites `extract($1 FROM day)`, which no server prepares, as `date_part($1, day)`."""
-        written = re.compile(r"extract\s*\(\s*(\$[0-9]+)\s+from\s", re.IGNORECASE)
-        match = written.match(self._text, node.location)
-        if match is not None:
-            self._edits.append((match.start(), match.end(), f"pg_catalog.date_part({match[1]}, "))
 
     def _case(self, node: Any, scope: Scope, use: Use | None) -> None:
         compared = self._column(node.arg, scope) if node.arg is not None else None
@@ -365,122 +346,17 @@ class Expressions(ABC):
             self._walk(when.expr, scope, compared)
         for branch in results:
             if use.type and isinstance(branch, ast.ParamRef):
-                # Nothing else says its type to the server.
-                end = branch.location + len(f"${branch.number}")
-                self._edits.append((end, end, f"::{use.type}"))
+                self._give_type(branch, use.type)  # nothing else says it to the server
             self._walk(branch, scope, use)
 
     def _sublink(self, node: Any, scope: Scope) -> None:
         self._found.single = False
         outputs = self.statement(node.subselect, scope)
         if node.testexpr is not None:
-            column = outputs[0].column if outputs else None
+            column = outputs[0].known if outputs else None
+            if outputs and isinstance(listed := outputs[0].column, Listed):
+                self._use_list(listed, self._column(node.testexpr, scope))
             self._walk(node.testexpr, scope, Use("equal", column) if column is not None else None)
-
-
-def sampled_expression(node: Any, scope: Scope) -> Sampled | None:
-    """Returns an expression that a server may be asked for on sampled rows: columns of one table, operators
-    and functions of PostgreSQL's that only read; None for another."""
-    if not isinstance(node, ast.A_Expr | ast.FuncCall | ast.ColumnRef | ast.TypeCast | ast.CoalesceExpr):
-        return None
-    reading = _Sampling(scope)
-    copy = reading.copied(node)
-    if copy is None or reading.table is None:
-        return None
-    return Sampled(reading.table, reading.alias, RawStream()(copy), tuple(reading.keys))
-
-
-class _Sampling:
-    """Copies an expression for a question; parameters within become the values that are guessed for them,
-    but for keys of documents."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self.table: KnownColumn | None = None
-        self.alias = ""
-        self.keys: list[int] = []
-
-    def copied(self, node: Any, guess: str | None = None) -> Any:
-        """Returns the copy; None where it cannot be asked for."""
-        match node:
-            case ast.A_Const():
-                return node
-            case ast.ParamRef():
-                return ast.A_Const(isnull=False, val=ast.String(sval=guess)) if guess is not None else None
-            case ast.ColumnRef():
-                return self._column(node)
-            case ast.TypeCast():
-                arg = self.copied(node.arg, guess)
-                return None if arg is None else ast.TypeCast(arg=arg, typeName=node.typeName)
-            case ast.FuncCall():
-                return self._function(node)
-            case ast.CoalesceExpr():
-                arguments = [self.copied(argument) for argument in node.args]
-                return None if None in arguments else ast.CoalesceExpr(args=tuple(arguments))
-            case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP and len(node.name) == 1:
-                return self._operator(node)
-        return None
-
-    def _column(self, node: Any) -> Any:
-        names = [part.sval for part in node.fields if isinstance(part, ast.String)]
-        if len(names) != len(node.fields) or len(names) > 2:
-            return None
-        source = self._scope.source(names[-1], names[0] if len(names) > 1 else None)
-        if source is None:
-            return None
-        alias, column = source
-        if column.definition or (self.table is not None and self.alias != alias):
-            return None
-        self.table, self.alias = column, alias
-        return ast.ColumnRef(fields=(ast.String(sval=alias), ast.String(sval=column.name)))
-
-    def _function(self, node: Any) -> Any:
-        name = _name(node)
-        qualified = len(node.funcname) > 1 and node.funcname[0].sval != "pg_catalog"
-        if qualified or name not in READING or name in AGGREGATES or node.over is not None:
-            return None
-        usual = USUAL.get(name, {})
-        arguments = [
-            self.copied(argument, usual.get(place)) for place, argument in enumerate(node.args or ())
-        ]
-        if None in arguments:
-            return None
-        # By this name: a function of the same name in another schema is somebody's own.
-        full = (ast.String(sval="pg_catalog"), ast.String(sval=name))
-        return ast.FuncCall(funcname=full, args=tuple(arguments), agg_within_group=False)
-
-    def _operator(self, node: Any) -> Any:
-        name = node.name[-1].sval
-        if name not in KEYS and name not in ARITHMETIC:
-            return None
-        left = None if node.lexpr is None else self.copied(node.lexpr)
-        operand = _uncast(node.rexpr)
-        if name in KEYS and isinstance(operand, ast.ParamRef):
-            self.keys.append(operand.number)
-            right: Any = ast.ParamRef(number=operand.number)
-        else:
-            right = self.copied(node.rexpr)
-        if right is None or (left is None and node.lexpr is not None):
-            return None
-        return ast.A_Expr(kind=node.kind, name=node.name, lexpr=left, rexpr=right)
-
-
-def _name(node: Any) -> str:
-    return str(node.funcname[-1].sval)
-
-
-def _uncast(node: Any) -> Any:
-    while isinstance(node, ast.TypeCast):
-        node = node.arg
-    return node
-
-
-def _has_parameter(node: Any) -> bool:
-    if isinstance(node, ast.ParamRef):
-        return True
-    if isinstance(node, tuple | list):
-        return any(map(_has_parameter, node))
-    return isinstance(node, ast.Node) and any(_has_parameter(getattr(node, name)) for name in node)
 
 
 _OTHER_NAMES = {

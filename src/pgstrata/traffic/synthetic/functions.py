@@ -23,14 +23,43 @@ COMPARED: Mapping[str, Kind] = {
     "!~~": "like",
     "!~~*": "like",
     "@@": "element",
-    "@>": "equal",
-    "<@": "equal",
-    "&&": "equal",
+    "@>": "contains",
+    "<@": "within",
+    "&&": "contains",
     "<->": "equal",
     "%": "guess",
 }
-TURNED: Mapping[Kind, Kind] = {"less": "greater", "greater": "less"}
-KEYS = frozenset(("->", "->>", "#>", "#>>", "?", "?|", "?&", "#-", "@?"))
+TURNED: Mapping[Kind, Kind] = {
+    "less": "greater",
+    "greater": "less",
+    "contains": "within",
+    "within": "contains",
+}
+KEYS: Mapping[str, str | None] = {
+    **dict.fromkeys(("->", "->>", "?")),
+    **dict.fromkeys(("#>", "#>>", "?|", "?&", "#-"), "list"),
+    "@?": "path",
+    "@@": "predicate",
+}
+"""As what the key of a document is written behind an operator; `@@` where the document is no text."""
+DOCUMENT_KEYS = frozenset(KEYS) - {"@@"}
+PATH_OPERATORS = {"#>": "->", "#>>": "->>", "#-": "->"}
+"""Operators on a path of keys, and the operator of its last key."""
+PATHS = {
+    "jsonb_path_exists": "@?",
+    "jsonb_path_query": "@?",
+    "jsonb_path_query_array": "@?",
+    "jsonb_path_query_first": "@?",
+    "jsonb_path_match": "@@",
+}
+"""Functions whose second argument is a path into a document, and operators of the same meaning."""
+EXTRACTING = {
+    "json_extract_path": "->",
+    "jsonb_extract_path": "->",
+    "json_extract_path_text": "->>",
+    "jsonb_extract_path_text": "->>",
+}
+"""Functions of a document and keys, and the operator of the last key."""
 ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "||", "^"))
 SAME = {"lower": str.lower, "upper": str.upper}
 # The value of their first argument, or nearly.
@@ -90,6 +119,8 @@ READING = (
     | THROUGH
     | QUERIES
     | frozenset(USUAL)
+    | frozenset(PATHS)
+    | frozenset(EXTRACTING)
     | frozenset(
         """
     now clock_timestamp statement_timestamp transaction_timestamp age coalesce length char_length
@@ -102,7 +133,9 @@ READING = (
     json_build_object jsonb_build_object json_build_array jsonb_build_array to_json to_jsonb
     row_to_json json_array_elements jsonb_array_elements json_array_elements_text
     jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys jsonb_array_length
-    json_array_length json_extract_path jsonb_extract_path jsonb_path_query jsonb_set jsonb_typeof
+    json_array_length jsonb_set jsonb_insert jsonb_typeof json_typeof jsonb_strip_nulls jsonb_pretty
+    json_object_keys json_each json_each_text jsonb_to_tsvector tsvector_to_array regexp_count
+    array_to_json string_agg array_prepend array_positions array_replace array_upper array_lower
     ts_rank ts_rank_cd ts_headline setweight similarity word_similarity st_distance st_dwithin
     st_intersects st_contains st_makepoint st_setsrid current_setting current_database
     current_schema current_user version pg_backend_pid pg_typeof txid_current_snapshot lower_inc
@@ -131,9 +164,13 @@ __all__ = [
     "AGGREGATES",
     "ARITHMETIC",
     "COMPARED",
+    "DOCUMENT_KEYS",
+    "EXTRACTING",
     "KEYS",
     "LOCKS",
     "NAMING",
+    "PATHS",
+    "PATH_OPERATORS",
     "QUERIES",
     "READING",
     "SAME",

@@ -4,11 +4,12 @@ drawn, in sessions at the pace of the original."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,14 @@ from pgstrata.traffic.captured import PREPARED, STATISTICS, Header, LeftOut, Wri
 from pgstrata.traffic.captured import Statement as CapturedStatement
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
+from pgstrata.traffic.synthetic.inner import with_fetches
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.origins import Hide, Origin, Value
 from pgstrata.traffic.synthetic.parameters import KnownValues, origins
 from pgstrata.traffic.synthetic.questions import Questions
 from pgstrata.traffic.synthetic.rows import RowsOf
 from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
+from pgstrata.traffic.synthetic.transactions import Transactions, Wrapping, apart
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood
 
@@ -38,7 +41,15 @@ MOST_SESSIONS = 1000
 SPARE = 4
 """Sessions for each statement that was executed at a time, on the average: a client thinks between two."""
 
-TypesOf = Callable[[str], Sequence[str]]
+
+class Typed(NamedTuple):
+    """A statement as a server prepares it, and the types of its parameters."""
+
+    text: str
+    types: Sequence[str]
+
+
+TypesOf = Callable[[str], Typed]
 """Asks a server for the types of a statement's parameters; raises NotUnderstoodError where it refuses."""
 
 
@@ -73,6 +84,7 @@ class _Found:
     """What came of the statements of a server."""
 
     shares: list[Share] = field(default_factory=list)
+    transactions: Transactions | None = None
     left_out: dict[tuple[str, str], LeftOut] = field(default_factory=dict)
 
     def leave_out(self, called: CalledStatement, why: str, *, apart: bool) -> None:
@@ -117,6 +129,7 @@ def synthetic(
         raise _nothing(outcome)
     shares = shared_out(outcome.shares, calls)
     whole = sum(share.number for share in shares)
+    wrapping = _wrapping(outcome, shares)
     count, rate, paced = _pace(statistics, shares, sessions)
     dice = Random(seed)
     with Writer(to) as writer:
@@ -126,15 +139,21 @@ def synthetic(
         shapes = [_shape_number(writer, share) for share in shares]
         for place, number in enumerate(spread_out([share.number for share in shares], seed)):
             share = shares[number]
+            start, session = begin + round(place / rate * 1e6), open_[place % len(open_)]
             statement = CapturedStatement(
-                begin + round(place / rate * 1e6),
+                start,
                 round(share.called.seconds / share.called.calls * 1e6),
                 PREPARED,
                 shapes[number],
                 share.understood.text,
                 share.parameters(dice, hide),
             )
-            writer.add(open_[place % len(open_)], statement, common=True)
+            if outcome.transactions is None or not wrapping.wraps(reads=share.understood.reads):
+                writer.add(session, statement, common=True)
+                continue
+            writer.add(session, _control(writer, outcome.transactions.begin, start), common=True)
+            writer.add(session, statement, common=True)
+            writer.add(session, _control(writer, outcome.transactions.commit, start), common=True)
         for session in open_:
             writer.end(session, begin + round(whole / rate * 1e6))
         header = Header(
@@ -161,7 +180,10 @@ def _understood(
 ) -> _Found:
     outcome = _Found()
     known_tables, known = Tables(statistics.columns), KnownValues()
-    for called in _together(statistics.statements):
+    statements: Iterable[CalledStatement] = _together(statistics.statements)
+    if not reads_only:
+        statements, outcome.transactions = apart(statements)
+    for called in with_fetches(statements):
         if not called.here:
             outcome.leave_out(called, "in another database, of which nothing else is known", apart=False)
         elif not called.text:
@@ -176,7 +198,10 @@ def _understood(
                 if reads_only and not understood.reads:
                     outcome.leave_out(called, "it changes data, or may", apart=True)
                     continue
-                types = None if types_of is None else types_of(understood.text)
+                types = None
+                if types_of is not None:
+                    typed = types_of(understood.text)
+                    understood, types = replace(understood, text=typed.text), typed.types
                 parameter_origins = origins(
                     understood, called, known, types, rows_of, questions, known_tables
                 )
@@ -184,6 +209,27 @@ def _understood(
             except NotUnderstoodError as error:
                 outcome.leave_out(called, str(error), apart=not str(error).startswith("utility"))
     return outcome
+
+
+def _wrapping(found: _Found, shares: Sequence[Share]) -> Wrapping:
+    """Which calls are transactions with BEGIN and COMMIT; those that find no call are left out."""
+    reading = sum(one.number for one in shares if one.understood.reads)
+    in_file = sum(statement_share.number for statement_share in shares)
+    if found.transactions is None:
+        return Wrapping(0, writing=in_file - reading, reading=reading)
+    share = in_file / sum(one.called.calls for one in shares)
+    number = found.transactions.number_in(share, in_file)
+    for called in found.transactions.left_out(min(found.transactions.calls, round(number / share))):
+        found.leave_out(called, "transactions beyond the calls that are there", apart=True)
+    return Wrapping(number, writing=in_file - reading, reading=reading)
+
+
+def _control(writer: Writer, called: CalledStatement, start: int) -> CapturedStatement:
+    """A statement that begins or ends a transaction."""
+    number = writer.shape(shape(called.text).text)
+    writer.shapes[number].reads = True
+    duration = round(called.seconds / called.calls * 1e6)
+    return CapturedStatement(start, duration, PREPARED, number, called.text)
 
 
 def _together(statements: Sequence[CalledStatement]) -> Iterator[CalledStatement]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from pgstrata.traffic.synthetic.asked import AskedExpressions
-from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
+from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError
+from pgstrata.traffic.synthetic.guesses import guessed, made_up
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.numbering import LARGEST, base_type
 from pgstrata.traffic.synthetic.origins import (
@@ -36,29 +36,6 @@ from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, 
 
 MOST_LISTED = 1000
 """Values in an array behind ANY, where the rows of a call let one think of more."""
-
-# Of a type nothing else is known of: one value for all calls, as a constant would be.
-_OF_TYPE = {
-    "boolean": "t",
-    "numeric": "1",
-    "real": "1",
-    "double precision": "1",
-    "oid": "1",
-    "text": "a",
-    "character varying": "a",
-    "character": "a",
-    "date": "2020-01-01",
-    "timestamp without time zone": "2020-01-01 00:00:00",
-    "timestamp with time zone": "2020-01-01 00:00:00+00",
-    "time without time zone": "12:00:00",
-    "interval": "1 day",
-    "uuid": "00000000-0000-4000-8000-000000000000",
-    "json": "{}",
-    "jsonb": "{}",
-    "bytea": "\\x00",
-    **dict.fromkeys(LARGEST, "1"),
-}
-
 
 NO_TABLES = Tables(())
 
@@ -123,7 +100,7 @@ class _Origins:
         self._blocks = called.blocks / max(1, called.calls)
         self._fresh = self._fresh_columns()
         selective = self._rows if understood.single and understood.whole else None
-        self._expressions = AskedExpressions(self._uses, questions, selective)
+        self._expressions = AskedExpressions(self._uses, understood.uses, questions, selective)
 
     def origins(self) -> list[Origin]:
         known = self._ranges() + self._of_rows()
@@ -145,7 +122,8 @@ class _Origins:
         before others, and a column that refers to no other table."""
         if self._understood.upserts:
             return set()
-        put = [use for use in self._uses.values() if use.kind in ("insert", "set") and use.column is not None]
+        kinds = ("insert", "set", "rows")
+        put = [use for use in self._uses.values() if use.kind in kinds and use.column is not None]
         by_index: dict[str, list[KnownColumn]] = {}
         for use in put:
             assert use.column is not None
@@ -210,7 +188,7 @@ class _Origins:
             return None
         shares: dict[tuple[KnownColumn, str], float] = {}
         for use in self._uses.values():
-            if use.kind in ("regular", "any", "element"):
+            if use.kind in ("regular", "any", "element", "contains", "within"):
                 return None
             if use.column is None or use.kind not in ("equal", "unequal", *_RANGES):
                 continue
@@ -288,18 +266,27 @@ class _Origins:
         column = use.column
         if column is None:
             return self._expressions.compared_origin(number, use) or self._guessed(number, use)
+        if use.kind == "rows":
+            return self._rows_put(number, column)
         if column in self._fresh and use.kind in ("insert", "set"):
             keys = self._known.keys(column)
             return Origin(
                 (number,), lambda dice, hide: (hide(keys.value(dice)),), f"new keys of {column.title}"
             )
         if base_type(column.type).endswith("range") and use.type not in ("", base_type(column.type)):
+            if (origin := self._expressions.bound_origin(number, column)) is not None:
+                return origin
             raise NotUnderstoodError(f"what ${number} is to {column.title} (type {column.type}) is not known")
-        if use.kind == "element" or (use.kind == "equal" and column.elements and use.type != column.type):
+        if use.kind == "contains" and column.type.startswith("json"):
+            if (origin := self._expressions.part_origin(number, use)) is not None:
+                return origin
+        elif use.kind == "element" or (column.elements and use.kind == "contains"):
             return self._element(number, use, column)
+        if use.kind in ("contains", "within") and base_type(use.type) not in ("", base_type(column.type)):
+            return self._guessed(number, Use("guess", type=use.type))  # of a point, what a box is
         distribution = self._known.distribution(column)
         if distribution is None:
-            return self._made_up(number, use, column)
+            return self._of_sampled(number, column) or made_up(number, use, column)
         match use.kind:
             case "any":
                 return self._listed(number, use, distribution)
@@ -309,9 +296,26 @@ class _Origins:
                 return put_into(number, distribution)
         return drawn_from(number, distribution, self._change(number))
 
+    def _of_sampled(self, number: int, column: KnownColumn) -> Origin | None:
+        """Values of a column as sampled rows have them, where its statistics have none."""
+        # Masked, a document or a range would be none any more.
+        if self._rows_of is None or not self._expressions.may_ask:
+            return None
+        rows = self._rows_of([column])
+        return drawn_together((number,), [column], [None], rows) if rows else None
+
+    def _guessed(self, number: int, use: Use) -> Origin:
+        """A value that its place or its type makes likely; else one of a column of its type."""
+        try:
+            return guessed(number, use, is_used=bool(self._understood.uses.get(number)))
+        except NotUnderstoodError:
+            for column in self._tables.columns_of_type(use.type) if use.type else ():
+                if (distribution := self._known.distribution(column)) is not None:
+                    return replace(drawn_from(number, distribution, None), guessed=True)
+            raise
+
     def _argument(self, number: int, use: Use) -> Origin:
-        """Returns the origin of an argument of a user's function: a value of the column that it is named
-        after."""
+        """An argument of a function: a value of the column that it is named after."""
         column, type_ = self._expressions.argument_column(use, self._tables)
         distribution = self._known.distribution(column) if column is not None else None
         if distribution is None:
@@ -323,68 +327,36 @@ class _Origins:
         fractions = ("numeric", "real", "double precision")
         return base_type(use.type) in LARGEST and base_type(column.type) in fractions
 
-    def _guessed(self, number: int, use: Use) -> Origin:
-        if use.guess is not None:
-            return constant(number, use.guess, f"guessed: {use.guess}")
-        if use.type == "bigint" and use.kind == "guess" and self._understood.uses.get(number):
-            # A lock by number: the same for all would make them wait for each other.
-            return Origin(
-                (number,),
-                lambda dice, hide: (str(dice.randrange(1 << 20)),),
-                "guessed: any number",
-                guessed=True,
-            )
-        plain = base_type(use.type)
-        if plain.endswith("[]"):
-            return constant(number, "{}", "guessed: an empty array")
-        if plain in _OF_TYPE:
-            return constant(number, _OF_TYPE[plain], f"guessed, of type {plain}: {_OF_TYPE[plain]}")
-        if plain:
-            raise NotUnderstoodError(f"what ${number} of type {plain} is compared with is not known")
-        raise NotUnderstoodError(f"what ${number} is compared with is not known")
-
-    def _made_up(self, number: int, use: Use, column: KnownColumn) -> Origin:
-        """Returns the origin of values for a column whose type alone is known. Raises NotUnderstoodError for
-        JSON documents that are searched, and for types without made-up values."""
-        type_ = base_type(column.type)
-        if type_.startswith("json") and use.kind not in ("insert", "set"):
-            raise NotUnderstoodError(f"which documents {column.title} holds is not known")
-        why = "ANALYZE has not seen it" if not column.analyzed else "its values are not known"
-        words = f"of the type of {column.title}: {why}"
-        if use.kind == "any" or type_.endswith("[]"):
-            return Origin((number,), lambda dice, hide: ("{}",), words, guessed=True)
-        if type_ in LARGEST or type_ == "numeric":
-            return Origin(
-                (number,), lambda dice, hide: (hide(str(dice.randrange(1, 1001))),), words, guessed=True
-            )
-        if type_ in ("text", "character varying", "character"):
-            length = min(10, longest(column.type) or 10)
-            return Origin(
-                (number,),
-                lambda dice, hide: ("".join(dice.choices(string.ascii_lowercase, k=length)),),
-                words,
-                guessed=True,
-            )
-        if type_ == "bytea":
-            return Origin(
-                (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), words, guessed=True
-            )
-        if type_ in _OF_TYPE:
-            return constant(number, _OF_TYPE[type_], words)
-        raise NotUnderstoodError(f"values of {column.title} (type {type_ or 'unknown'}) are not known")
-
     def _element(self, number: int, use: Use, column: KnownColumn) -> Origin:
         if not column.elements:
             raise NotUnderstoodError(f"which elements {column.title} has is not known")
         values = [value for value, _ in column.elements]
         shares = [share for _, share in column.elements]
-        whole = use.kind == "equal" and column.type.endswith("[]")
+        whole = use.kind == "contains" and column.type.endswith("[]")
 
         def draw(dice: Random, hide: Hide) -> Sequence[Value]:
             (value,) = dice.choices(values, shares)
             return (array_of([hide(value)]) if whole else hide(value),)
 
         return Origin((number,), draw, f"elements of {column.title}")
+
+    def _rows_put(self, number: int, column: KnownColumn) -> Origin:
+        """An array of what rows are put into a column, as many as a call had."""
+        length = max(1, min(MOST_LISTED, round(self._rows)))
+        distribution = self._known.distribution(column)
+        keys = self._known.keys(column) if column in self._fresh else None
+        if distribution is None and keys is None:
+            return made_up(number, Use("any"), column)
+
+        def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+            if keys is not None:
+                values = [hide(keys.value(dice)) for _ in range(length)]
+            else:
+                assert distribution is not None
+                values = [hidden(distribution.equal(dice), column, hide) for _ in range(length)]
+            return (array_of(values),)
+
+        return Origin((number,), draw, f"{length} put into {column.title}", guessed=True)
 
     def _listed(self, number: int, use: Use, distribution: Distribution) -> Origin:
         """Returns the origin of an array behind ANY: of a unique column as long as a call had rows."""
@@ -406,6 +378,9 @@ _RANKS = (
     "unequal",
     "any",
     "element",
+    "contains",
+    "within",
+    "rows",
     "insert",
     "set",
     "greater",

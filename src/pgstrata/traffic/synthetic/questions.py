@@ -20,9 +20,11 @@ SECONDS = 10
 """Longest time of one question."""
 
 
-_KEYS = sql.SQL(
-    "SELECT value FROM ({}) s WHERE value IS NOT NULL GROUP BY value ORDER BY count(*) DESC, value LIMIT {}"
-)
+_KEYS = """
+SELECT key FROM ({documents}) s, jsonb_object_keys(
+    CASE WHEN jsonb_typeof(value::jsonb) = 'object' THEN value::jsonb ELSE '{{}}' END
+) key GROUP BY key ORDER BY count(*) DESC, key LIMIT {most}
+"""
 _VALUES = sql.SQL("SELECT value FROM ({}) s WHERE value IS NOT NULL LIMIT {}")
 
 
@@ -45,12 +47,16 @@ class Questions(Protocol):
     def values(self, expression: Sampled) -> Sequence[str]:
         """Returns the values of an expression on sampled rows, none of them NULL."""
 
+    def elements(self, expression: Sampled) -> Sequence[str]:
+        """Returns the words or elements of documents for searching or arrays that an expression has on
+        sampled rows."""
+
     def sequences(self) -> Sequence[Sequenced]:
         """Returns the sequences of the database."""
 
     def argument(self, argument: Argument) -> tuple[str, str] | None:
-        """Returns name and type of an argument of a user's function, its name empty where it has none; None
-        where there is no such function."""
+        """Returns name and type of an argument of a function, its name empty where it has none; None where
+        there is no such function."""
 
 
 class ServerQuestions:
@@ -67,15 +73,9 @@ class ServerQuestions:
 
     def keys(self, expression: Sampled) -> Sequence[str]:
         """Implements `Questions.keys`."""
-        keys = (
-            "jsonb_object_keys(CASE WHEN jsonb_typeof(to_jsonb({0})) = 'object' THEN to_jsonb({0}) "
-            "ELSE '{{}}' END)"
-        )
+        documents = _sampled(expression, sql.SQL("to_jsonb({})").format(sql.SQL(expression.text)))
         rows = self._asked(
-            ("keys", expression),
-            _KEYS.format(
-                _sampled(expression, sql.SQL(keys).format(sql.SQL(expression.text))), sql.Literal(MOST_KEYS)
-            ),
+            ("keys", expression), sql.SQL(_KEYS).format(documents=documents, most=sql.Literal(MOST_KEYS))
         )
         return [row[0] for row in rows]
 
@@ -84,6 +84,15 @@ class ServerQuestions:
         sampled = _sampled(expression, sql.SQL(expression.text))
         rows = self._asked(("values", expression), _VALUES.format(sampled, sql.Literal(SAMPLED)))
         return [row[0] for row in rows]
+
+    def elements(self, expression: Sampled) -> Sequence[str]:
+        """As `Questions.elements`."""
+        for unnested in ("unnest(tsvector_to_array(({})::tsvector))", "unnest({})"):
+            sampled = _sampled(expression, sql.SQL(unnested).format(sql.SQL(expression.text)))
+            rows = self._asked((unnested, expression), _VALUES.format(sampled, sql.Literal(SAMPLED)))
+            if rows:
+                return [row[0] for row in rows]
+        return ()
 
     def sequences(self) -> Sequence[Sequenced]:
         """Implements `Questions.sequences`."""
@@ -98,6 +107,7 @@ class ServerQuestions:
             function=sql.Literal(argument.function),
             count=sql.Literal(argument.count),
             place=sql.Literal(argument.place + 1),
+            name=sql.Literal(argument.name),
         )
         rows = self._asked(argument, question)
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
@@ -140,11 +150,16 @@ def _sampled(expression: Sampled, value: sql.Composable) -> sql.Composed:
 
 
 _ARGUMENTS = f"""
-SELECT {MARK} coalesce(p.proargnames[{{place}}], ''), format_type(p.proargtypes[{{place}} - 1], NULL)
+SELECT {MARK} coalesce(p.proargnames[place], ''), format_type(p.proargtypes[place - 1], NULL)
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-WHERE p.proname = {{function}} AND p.pronargs >= {{count}} AND p.pronargs - p.pronargdefaults <= {{count}}
-    AND ({{schema}} = '' AND n.nspname !~ '^pg_' OR n.nspname = {{schema}})
-ORDER BY p.pronargs, p.oid LIMIT 1
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN {{name}} = '' THEN {{place}} ELSE array_position(p.proargnames, {{name}}) END
+) a (place)
+WHERE p.proname = {{function}} AND p.pronargs - p.pronargdefaults <= {{count}}
+    AND (p.pronargs >= {{count}} OR p.provariadic <> 0)
+    AND ({{schema}} = '' AND n.nspname <> 'information_schema' OR n.nspname = {{schema}})
+    AND place IS NOT NULL
+ORDER BY n.nspname ~ '^pg_', p.pronargs, p.oid LIMIT 1
 """
 """Names of arguments that come back stand behind those that are given, as a rule."""
 

@@ -4,6 +4,7 @@ a value of which only the place is known. Found in PostgreSQL's own parse tree o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pglast import ast, parse_sql
@@ -12,7 +13,9 @@ from pglast.parser import ParseError
 
 from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.synthetic.expressions import Expressions
-from pgstrata.traffic.synthetic.names import Columns, OutputColumn, Scope, Tables
+from pgstrata.traffic.synthetic.inner import inner_text
+from pgstrata.traffic.synthetic.names import Columns, Listed, OutputColumn, Scope, Tables
+from pgstrata.traffic.synthetic.sampling import column_names, derived_from, listed_in, name_of
 from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
@@ -34,11 +37,9 @@ def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Unde
     if len(statements) != 1:
         raise NotUnderstoodError("it is not one statement")
     node = statements[0].stmt
-    if isinstance(node, ast.PrepareStmt):
-        # Counted under the text that prepared it.
-        node = node.query
-        text = text[_begin(text, node) :]
-        return understand(text, known_tables, masked=masked)
+    # What is prepared is counted under the text that prepared it.
+    if (inner := inner_text(text, node)) is not None:
+        return understand(inner, known_tables, masked=masked)
     reader = _Reader(text, known_tables)
     reader.statement(node)
     return reader.result(masked=masked)
@@ -52,21 +53,6 @@ def _numbered(text: str) -> str:
         last += kind == "other" and piece == "?"
         parts.append(f"${last}" if kind == "other" and piece == "?" else piece)
     return "".join(parts)
-
-
-def _begin(text: str, node: Any) -> int:
-    words = {
-        "SelectStmt": "select with values table",
-        "InsertStmt": "insert with",
-        "UpdateStmt": "update with",
-    }
-    words["DeleteStmt"] = "delete with"
-    behind = text.lower().find(" as ")
-    positions = [text.lower().find(word, behind) for word in words.get(type(node).__name__, "merge").split()]
-    places = [place for place in positions if place >= 0]
-    if behind < 0 or not places:
-        raise NotUnderstoodError("it prepares a statement that cannot be found in it")
-    return min(places)
 
 
 class _Reader(Expressions):
@@ -88,6 +74,13 @@ class _Reader(Expressions):
                 return self._delete(node, scope)
             case ast.MergeStmt():
                 return self._merge(node, scope)
+            case ast.CallStmt():
+                self._walk(node.funccall, scope or Scope())
+                self._found.reads = False
+                return []
+            case ast.RefreshMatViewStmt():
+                self._found.reads = False
+                return []
         raise NotUnderstoodError(f"utility statement: {command_of(node)}")
 
     def _select(self, node: Any, parent: Scope | None, into: Sequence[Use | None] = ()) -> list[OutputColumn]:
@@ -111,6 +104,8 @@ class _Reader(Expressions):
             outputs = []
             for place, target in enumerate(node.targetList or ()):
                 use = into[place] if place < len(into) else None
+                if into and isinstance(target.val, ast.ColumnRef) and column_names(target.val) is None:
+                    self._all_into(scope, into[place:])
                 if use is None and isinstance(target.val, ast.ParamRef):
                     use = Use("guess", guess="1")
                 self._walk(target.val, scope, use)
@@ -131,6 +126,13 @@ class _Reader(Expressions):
         if node.lockingClause:
             self._found.reads = False
         return outputs
+
+    def _all_into(self, scope: Scope, into: Sequence[Use | None]) -> None:
+        """What `*` of arrays is put into."""
+        columns = [column for _, columns in scope.sources for column in columns.values()]
+        for column, use in zip(columns, into, strict=False):
+            if isinstance(column, Listed) and use is not None:
+                self._use_list(column, use)
 
     def _with(self, clause: Any, scope: Scope) -> None:
         if clause is None:
@@ -249,7 +251,7 @@ class _Reader(Expressions):
             except (ParseError, NotUnderstoodError):
                 shown = []
             view_columns = {
-                name: output.column for name, output in zip(columns, shown, strict=False) if output.column
+                name: output.known for name, output in zip(columns, shown, strict=False) if output.known
             }
             views[key] = {**columns, **view_columns}
         return views[key]
@@ -278,10 +280,35 @@ class _Reader(Expressions):
                 self._found.single = False
                 self._source(node.relation, scope)
                 self._walk(node.args, scope, Use("guess", guess="10"))
+            case ast.RangeFunction():
+                self._found.single = False
+                self._walk_below(node, scope)
+                self._named(node, self._of_function(node, scope), scope, "")
             case _:
                 self._found.single = False
                 self._walk_below(node, scope)
                 self._named(node, {}, scope, "")
+
+    def _of_function(self, node: Any, scope: Scope) -> Columns:
+        """The columns of a function behind FROM that makes rows of one document or array."""
+        call = node.functions[0][0] if len(node.functions) == 1 else None
+        if not isinstance(call, ast.FuncCall) or node.ordinality:
+            return {}
+        alias = node.alias.aliasname if node.alias is not None else name_of(call)
+        if any(listed := listed_in(call)):
+            return {f"{alias} {n}" if n else alias: column for n, column in enumerate(listed)}
+        made = derived_from(call, scope)
+        if made is None:
+            return {}
+        name = name_of(call)
+        if name.startswith(("jsonb_each", "json_each")):
+            parts = (
+                (part, ast.A_Indirection(arg=made.node, indirection=(ast.String(sval=part),)))
+                for part in ("key", "value")
+            )
+            return {part: replace(made, node=one) for part, one in parts}
+        # A column that nothing names is called as the row is; of documents also `value`.
+        return {alias: made} | ({"value": made} if "elements" in name else {})
 
     def _named(self, node: Any, columns: Columns, scope: Scope, name: str) -> None:
         alias = getattr(node, "alias", None)
@@ -310,7 +337,9 @@ class _Reader(Expressions):
             name = value.fields[-1].sval
         elif name is None and isinstance(value, ast.FuncCall):
             name = value.funcname[-1].sval
-        return [OutputColumn(name or "?column?", self._column(value, scope).column)]
+        listed = listed_in(value) or [self._listed(value, scope)]
+        column = self._column(value, scope).column or derived_from(value, scope) or listed[0]
+        return [OutputColumn(name or "?column?", column)]
 
 
 def _not_numbered(clause: Any) -> Any:

@@ -18,19 +18,24 @@ Kind = Literal[
     "regular",
     "any",
     "element",
+    "contains",
+    "within",
+    "rows",
     "insert",
     "set",
     "limit",
     "offset",
     "key",
+    "cast",
     "sequence",
     "argument",
     "guess",
 ]
 """equal, unequal, less, greater, like, regular: how a column is compared with it. any: an array of values
-that a column may have; element: of an array or a document for searching. insert, set: it is put into a
-column. limit, offset: of rows. key: of a document; sequence: its name; argument: of a function of a user.
-guess: its place says what a usual value is."""
+that a column may have; element: of an array or a document for searching; contains, within: a part of what the
+column has, or more than that. rows: an array of what is put into a column. insert, set: it is put into a
+column. limit, offset: of rows. key: of a document; cast: what a key leads to is cast; sequence: its name;
+argument: of a function that is not known. guess: its place says what a usual value is."""
 
 
 class NotUnderstoodError(Exception):
@@ -50,19 +55,21 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Argument:
-    """A place among the arguments of a user's function, from 0. schema: empty where none is written; count:
-    of its arguments."""
+    """A place among the arguments of a function that is not known, from 0. schema: empty where none is
+    written; count: of its arguments; name: that is written before it, empty where none is."""
 
     schema: str
     function: str
     place: int
     count: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Use:
     """What a parameter is for. column: None where no single one can be told. change: what the statement
-    does to the column before it compares. guess: the value that a guess has. type: it is cast to, empty
+    does to the column before it compares. guess: the value that a guess has; of a key, as what it is written
+    (`list`, `path`, `predicate`). type: it is cast to, empty
     where it is not. sampled: what it is compared with where that is more than a column, or whose key it
     is. argument: of which function it is one."""
 

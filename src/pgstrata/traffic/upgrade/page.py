@@ -136,7 +136,8 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     before the upgrade, slower statements, work after it, unknowns; then the rest."""
     judged = decision.judged.get(label)
     if judged is not None and (changed := judged.answers.changed):
-        named = [(shortened(statement.text), "", "answers") for statement in changed[:MOST_NAMED]]
+        rows = judged.answers.written
+        named = [(shortened(one.text), rows.get(one, ""), "answers") for one in changed[:MOST_NAMED]]
         title = f"answers otherwise on the same data: {len(changed)}"
         yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())
@@ -300,7 +301,7 @@ def _answers_said(judged: Judged) -> str:
         f"{count} {what}"
         for count, what in (
             (len(compared.changed), "otherwise"),
-            (compared.varying, "not compared, they vary"),
+            (compared.varying, "not compared, they differ by nature"),
             (compared.unanswered, "without an answer"),
         )
         if count

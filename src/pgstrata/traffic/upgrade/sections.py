@@ -23,8 +23,8 @@ from pgstrata.traffic.upgrade.decision import Decision, Measured
 
 MOST_PLANS = 40
 MOST_LETTERS = 100
-MOST_OBJECTS = 30
-"""Of a line of the checklist that the table shows; JSON has more."""
+MOST_OBJECTS = 10
+"""Of a line of the checklist that the table shows; a list below it has the others."""
 
 MARKS_OF_STATES: dict[str, Mark] = {"fails": "bad", "before": "missed", "after": "even", "unknown": "even"}
 
@@ -64,13 +64,14 @@ def sections(decision: Decision) -> list[Section]:
 
 def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
     by_hand = [line for line in checklist if line.state == "hand"]
+    long = [line for line in checklist if line.state != "hand" and line.count > MOST_OBJECTS]
     rows = []
     for line in checklist:
         if line.state == "hand":
             continue
         where = list(line.objects[:MOST_OBJECTS])
         if line.count > len(where):
-            where.append(f"and {line.count - len(where)} more")
+            where.append(f"and {line.count - len(where)} more, listed below")
         rows.append(
             Row(
                 [
@@ -100,6 +101,9 @@ def _checklist(label: str, checklist: Sequence[Line]) -> Iterator[Block]:
         keys=[("variant", label)],
         stacked=True,
     )
+    for line in long:
+        rest = [f"and {line.count - len(line.objects)} more"] if line.count > len(line.objects) else []
+        yield Listing(f"{line.title}: {line.count} places", "\n".join([*line.objects, *rest]))
     if by_hand:
         text = "\n\n".join(f"{line.title}\n    {line.act}\n    {line.source}" for line in by_hand)
         yield Listing(f"{len(by_hand)} changes that neither dump nor log can show", text)
@@ -147,12 +151,22 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
             yield Table(
                 name="changed_answers",
                 title=f"Statements that answer otherwise on {variant}",
-                columns=[Column("statement", "Statement", align="left")],
-                rows=[Row([words(statement.text)]) for statement in judged.answers.changed],
+                columns=[
+                    Column("statement", "Statement", align="left"),
+                    Column(
+                        "rows", "Rows of it, all executions", f"{decision.base} → {variant}", align="left"
+                    ),
+                ],
+                rows=[
+                    Row([words(one.text), words(judged.answers.written.get(one, ""))])
+                    for one in judged.answers.changed
+                ],
                 how="Executed on both versions with the same data and the values of its first executions in "
                 "the log. Rows are compared in the order that the statement asks for, or in any, fractions "
-                "to 12 digits. What answers otherwise with another plan of the same version, or holds "
-                "words such as now() and random(), is compared with none.",
+                "to 12 digits; of changes, which are rolled back, also how many rows they write to each "
+                "table, triggers included. What differs by nature is compared with none: what answers "
+                "otherwise with another plan of the same version, numbers of sequences, words such as now() "
+                "and random().",
                 keys=[("variant", variant)],
                 stacked=True,
             )

@@ -55,7 +55,9 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
     if judged is not None:
         changed = judged.answers.changed
         for statement in changed[:MOST_NAMED]:
-            yield f"  answers otherwise on the same data: {shortened(statement.text)}"
+            rows = judged.answers.written.get(statement, "")
+            sentence = f" ({rows})" if rows else ""
+            yield f"  answers otherwise on the same data: {shortened(statement.text)}{sentence}"
         if len(changed) > MOST_NAMED:
             yield f"    and {len(changed) - MOST_NAMED} more on the page"
         for new in judged.new_errors[:MOST_NAMED]:
@@ -195,6 +197,7 @@ def _version(decision: Decision, label: str) -> Json:
         "whole": measured.whole[label].record() if label in measured.whole else None,
         "answers": {
             "changed": [statement.name for statement in judged.answers.changed],
+            "written": {one.name: rows for one, rows in judged.answers.written.items()},
             "same": judged.answers.same,
             "varying": judged.answers.varying,
             "unanswered": judged.answers.unanswered,

@@ -488,14 +488,15 @@ class AloneStatement:
     """A statement of a step, to be executed with nothing beside it. step: does so many executions of it that
     they are one turn, None where none can; of_length: makes that step anew for executions that take so many
     seconds; number: its own in the step's events; why_not: why none can; texts: of a few executions with
-    their values, none where it is no query; settings: statements of its session before it; varies: its words
-    make its answer another at each execution."""
+    their values, none where it is no query; changes: the same of what changes rows; settings: statements of
+    its session before it; varies: its words make its answer another at each execution."""
 
     step: Step | None
     number: int = 0
     why_not: str = ""
     of_length: Callable[[float], Step] | None = None
     texts: Sequence[str] = ()
+    changes: Sequence[str] = ()
     settings: Sequence[str] = ()
     varies: bool = False
 

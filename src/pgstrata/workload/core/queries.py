@@ -47,9 +47,10 @@ def query_step(
     tables: Sequence[str] = (),
     measured: bool,
     start: Sequence[Op] = (),
+    reads_only: bool = True,
 ) -> Step:
-    """Returns a step of queries; each stream is the queries of one connection, in their order. seconds:
-    about; start: statements that each connection sends before, beside the limit."""
+    """Each stream is the queries of one connection, in their order. seconds: about; start: what each
+    connection says before, beside the limit; reads_only: as in `Step`."""
 
     def step(name: str, streams: Sequence[Sequence[Op]], seconds: float, mode: Mode = "simple") -> Step:
         return Step(
@@ -69,7 +70,7 @@ def query_step(
             tables=tables,
             group=group,
             measured=measured,
-            reads_only=True,
+            reads_only=reads_only,
             apart=len(streams) == 1,
             uncounted="several streams at once are its point" if len(streams) > 1 else "",
             estimated_seconds=1 + seconds,
