@@ -76,10 +76,12 @@ def headline(found: SearchResult) -> str:
 def _effect(effect: Outcome, found: SearchResult) -> str:
     """How the bad end differs, and that the other measure contradicts it."""
     text = f"{_verb(found.by)} {changed(effect, found.by)}"
-    if found.against is None:
-        return text
-    other = other_way(found.by)
-    return f"{text}, though it {_verb(other)} {changed(found.against, other)}"
+    return text if found.against is None else f"{text}, {though(found.against, other_way(found.by))}"
+
+
+def though(other: Outcome, by: By) -> str:
+    """The clause that names what the other measure says, where it contradicts: `though it has …`."""
+    return f"though it {_verb(by)} {changed(other, by)}"
 
 
 def _verb(by: By) -> str:
@@ -277,4 +279,5 @@ __all__ = [
     "record",
     "sentences",
     "shown_probability",
+    "though",
 ]

@@ -57,21 +57,26 @@ def record(outcome: MeasuredSeries) -> Json:
             for one in outcome.compared
         ],
         "contradictions": outcome.contradictions,
+        "disagreements": outcome.disagreements,
         "folder": str(outcome.folder),
     }
 
 
 def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """What was compared with what and how, a table for each comparison, and the functions that moved."""
-    lines = [*_head(outcome), ""]
-    said = outcome.contradictions
-    lines += [*(f"**{one}**" if markdown else one for one in said), ""] if said else []
+    lines = [*_doubts(outcome.disagreements, markdown), *_head(outcome), ""]
+    lines += _doubts(outcome.contradictions, markdown)
     for one in outcome.compared:
         lines += [*_timed(one, markdown), *_counted(outcome, one, markdown)]
         more = [*_cpu_lines(one), *_moved_lines(outcome, one)]
         lines += ["", *(f"- {line}" if markdown else line for line in more)] if more else []
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _doubts(sentences: Sequence[str], markdown: bool) -> list[str]:
+    """Sentences that nobody may miss, and an empty line; nothing where there are none."""
+    return [*(f"**{text}**" if markdown else text for text in sentences), ""] if sentences else []
 
 
 def _timed(one: Compared, markdown: bool) -> list[str]:
