@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from statistics import median
 from typing import Any
 
-from pgstrata.numbers import counted
+from pgstrata.numbers import counted, duration
 from pgstrata.search.bisect.procedure import By
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import changed, interval
 from pgstrata.watch.history import Alarm, Moved
+from pgstrata.watch.known import Known, commits_left
 from pgstrata.watch.measure import Series
-from pgstrata.watch.passing import Known, commits_left
 
 Json = dict[str, Any]
 
@@ -56,6 +57,7 @@ def lines(known: Known) -> list[str]:
         said += [f"  {text}" for text in others(known, alarm)]
         said.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
     said.append(summary(known))
+    said += [text] if (text := costs(known)) else []
     if known.stopped:
         said.append(f"{known.stopped}: the same command goes on")
     return said
@@ -74,6 +76,17 @@ def summary(known: Known) -> str:
     text += f", {left} not measured" if left else ""
     text += f"; {counted(len(known.open_alarms), 'open alarm')}"
     return text + (f", {noted} acknowledged" if noted else "")
+
+
+def costs(known: Known) -> str:
+    """What a commit took, in the median, or empty where it is not known."""
+    spent = [v for v in known.whole() if v.cpu_seconds]
+    if not spent:
+        return ""
+    seconds, cpu = median(v.seconds for v in spent), median(v.cpu_seconds for v in spent)
+    text = f"A commit took {duration(round(seconds))} and {duration(round(cpu))} of CPU in the median"
+    builds = [v.build_cpu_seconds for v in spent if v.build_cpu_seconds >= 1]
+    return text + (f", of which {duration(round(median(builds)))} for a build." if builds else ".")
 
 
 def mail(known: Known, alarm: Alarm) -> str:
@@ -128,6 +141,18 @@ def record(known: Known) -> Json:
         ],
         "series": {name: values_record(known, series) for name, series in known.series.items()},
         "skipped": {c: v.skipped for c, v in known.values.items() if v.skipped},
+        "costs": [
+            {
+                "commit": values.commit,
+                "at": values.at,
+                "seconds": values.seconds,
+                "cpu_seconds": values.cpu_seconds,
+                "build_seconds": values.build_seconds,
+                "build_cpu_seconds": values.build_cpu_seconds,
+                "same_as": values.same_as or None,
+            }
+            for values in sorted(known.whole(), key=lambda values: values.at)
+        ],
     }
 
 
@@ -175,6 +200,7 @@ def span(outcome: Outcome, by: By) -> Json:
 
 __all__ = [
     "alarm_record",
+    "costs",
     "lines",
     "listed_alarms",
     "mail",
