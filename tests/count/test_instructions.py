@@ -11,6 +11,7 @@ import pytest
 
 from pgstrata.count.measure.callgrind import CallGraph, mean, own_processes, read_part
 from pgstrata.count.measure.count import _length
+from pgstrata.count.measure.left_out import timed
 from pgstrata.count.measure.marks import Length, NotCountedError, apart, counted
 from pgstrata.count.measure.rows import cycles, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import CountedPhase, plan_steps, settings_for
@@ -250,11 +251,11 @@ def test_the_number_of_operations_is_round_and_the_same_for_about_the_same_cost(
 
 def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
     graph = part(tmp_path / "part")
-    row = start_row("query", 1, 4, graph)
+    row = start_row("query", 1, 4, graph, timed(graph))
     assert (row["instructions"], row["timed_instructions"]) == (1130, 90)  # a report, and a page of WAL
     assert row["simulated_l1_misses"] == 5
     assert row["simulated_cycles"] == cycles(1220, 5, 0, 0) == 1270
-    assert "simulated_cycles" not in start_row("query", 1, 4, CallGraph())
+    assert "simulated_cycles" not in start_row("query", 1, 4, CallGraph(), 0.0)
     instructions = {r["function"]: r["instructions"] for r in function_rows("query", [graph])}
     assert instructions["ExecutorRun"] == 900 and instructions["memcpy"] == 50
     assert instructions["AdvanceXLInsertBuffer.isra.0"] == 0, "told apart, so it accounts for no difference"

@@ -62,7 +62,7 @@ PHASES: dict[str, Callable[[Running], bool]] = {
     "valgrind starts the server": runs("callgrind"),
     "marks are written": has_counts,
     "operations are counted": runs("pgstrata-driver"),
-    "the first look is over": printed("start 1 of each variant counted"),
+    "the first look is over": printed("start 1 of"),
 }
 
 COUNT = [

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.source.idle import changes_no_code, idle_commits
+from pgstrata.server.find.recipe import Build
+from pgstrata.source.idle import changes_no_code, idle_commits, is_left_out
 from support.tree import commit, git, repository
 
 
@@ -50,6 +51,33 @@ def test_what_is_compiled_or_installed_is_code(path: str) -> None:
     assert not changes_no_code(path.encode())
 
 
+@pytest.mark.parametrize(
+    ("path", "is_out"),
+    [
+        ("src/bin/psql/command.c", True),
+        ("src/bin/initdb/initdb.c", False),
+        ("src/bin/Makefile", False),
+        ("src/interfaces/ecpg/preproc/ecpg.c", True),
+        ("src/interfaces/libpq/fe-exec.c", False),
+        ("src/pl/plperl/plperl.c", True),
+        ("src/pl/plpgsql/src/pl_exec.c", False),
+        ("src/backend/main/main.c", False),
+        ("src/include/plperl/plperl.h", False),
+        ("contrib/pgcrypto/pgp.c", True),
+        ("contrib/pg_buffercache/pg_buffercache_pages.c", False),
+        ("contrib/contrib-global.mk", False),
+    ],
+)
+def test_what_no_build_compiles_is_left_out(path: str, is_out: bool) -> None:
+    assert is_left_out(path.encode(), Build()) is is_out
+
+
+def test_a_build_with_modules_may_need_any_of_contrib() -> None:
+    for recipe in (Build(contrib=("earthdistance",)), Build(extensions=(Path("mine"),))):
+        assert not is_left_out(b"contrib/cube/cube.c", recipe)
+        assert is_left_out(b"src/bin/psql/command.c", recipe)
+
+
 @pytest.mark.program
 def test_commits_are_idle_by_all_of_their_files(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
@@ -68,5 +96,5 @@ def test_commits_are_idle_by_all_of_their_files(tmp_path: Path) -> None:
     commits.append(commit(repo, "more documentation"))
     git(repo, "merge", "-q", "--no-ff", "-m", "a merge with code", "side")
     commits.append(git(repo, "rev-parse", "HEAD"))
-    idle = idle_commits(repo, first, commits[-1])
+    idle = idle_commits(repo, first, commits[-1], Build())
     assert [commit_ in idle for commit_ in commits] == [True, False, True, True, True, False]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pgstrata.watch.history import VERSION, Alarm, Alarms, CommitValues, History, Moved, Value
-from pgstrata.watch.passing import Known
+from pgstrata.watch.known import Known
 from pgstrata.watch.site.command import read_known
 from support.tree import git, repository
 
@@ -43,16 +43,20 @@ def make_watch(
     unmeasured: Sequence[int] = (),
     skipped: Mapping[int, str] | None = None,
     missing: Mapping[int, str] | None = None,
+    idle: Sequence[int] = (),
+    codes: Mapping[int, str] | None = None,
 ) -> Path:
     """Writes a watch of so many commits after the anchor; returns its file.
 
     moves: log ratios of the first step by the position of the commit that makes them; the second step stays.
     unmeasured, skipped, missing: positions without a value, of all steps or of the second, with the reasons.
+    idle: those that change documentation only; codes: what stands for the code of a commit's server.
     """
     repo = repository(place / "repo")
     git(repo, "tag", "base")
     for number, subject in enumerate(subjects, 1):
-        (repo / "src/backend/main.c").write_text(f"/* {number} */\n")
+        changed = repo / ("README" if number in idle else "src/backend/main.c")
+        changed.write_text(f"/* {number} */\n")
         git(repo, "add", "-A")
         git(repo, "commit", "-q", "--allow-empty-message", "-m", subject)
     file = place / "watch.toml"
@@ -76,6 +80,9 @@ def make_watch(
                     if missing and position in missing
                     else {},
                     skipped=why,
+                    cpu_seconds=90.0,
+                    build_cpu_seconds=30.0,
+                    code=(codes or {}).get(position, ""),
                 )
             )
     return file

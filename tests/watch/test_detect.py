@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_a_change_among_commits_that_are_not_measured_lies_between_its_neighbour
     points = [point for point in series(rng, steps(400, (203, -0.02))) if point.position % 16 == 0]
     (change,) = find_changes(points, SMALLEST, 1000.0)
     assert (change.before, change.after) == (192, 208)
+
+
+def test_a_change_lies_after_the_last_commit_that_a_value_holds_for() -> None:
+    rng = np.random.default_rng(3)
+    points = [point for point in series(rng, steps(400, (203, -0.02))) if point.position % 16 == 0]
+    points[12] = replace(points[12], last=202)
+    points[13] = replace(points[13], position=203, last=208)
+    (change,) = find_changes(points, SMALLEST, 1000.0)
+    assert (change.before, change.after) == (202, 203)
 
 
 def test_a_change_below_the_smallest_is_passed_over() -> None:

@@ -89,7 +89,8 @@ def test_a_slow_commit_is_dated_and_acknowledged_and_nothing_is_measured_twice(
     assert not (place / "watch").exists()
 
     running = Running(place, watch)
-    running.wait_for(lambda: len(list((place / "watch/watch/values").glob("*.json"))) == 1)
+    running.wait_for(lambda: (place / "watch/watch/index.html").exists())  # while it goes on
+    assert running.process.poll() is None
     running.process.send_signal(signal.SIGKILL)
     running.end()
     first = {path: path.read_bytes() for path in (place / "watch/watch/values").glob("*.json")}
@@ -105,6 +106,12 @@ def test_a_slow_commit_is_dated_and_acknowledged_and_nothing_is_measured_twice(
     assert alarm["series"]["pgbench select-only-prepared-c1"]["low"] > 1.01
     points = record["series"]["pgbench select-only-prepared-c1"]
     assert [point["position"] for point in points] == [0, 1, 2, 3]
+    # the third commit changes no file of the server
+    same = {cost["commit"]: cost["same_as"] for cost in record["costs"]}
+    assert same == {hash_of(repo, name): None for name in ("c1", "c3")} | {
+        hash_of(repo, "c2"): hash_of(repo, "c3")
+    }
+    assert all(cost["cpu_seconds"] >= cost["build_cpu_seconds"] >= 0 for cost in record["costs"])
     assert all(path.read_bytes() == data for path, data in first.items()), "nothing is measured twice"
     page = (place / "watch/watch/index.html").read_text()
     assert "change 2" in page and "series-chart-0" in page

@@ -15,9 +15,12 @@ from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from pgstrata.watch.file import Watch
-    from pgstrata.watch.passing import Known
+    from pgstrata.watch.known import Known
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 10.0, 7 * 86_400.0
+
+WRITING_SHARE = 0.05
+"""Most of a pass that writing its pages after each commit may take."""
 
 
 def watch(
@@ -87,22 +90,36 @@ def watch(
 def _pass(asked: Watch, seconds: float, site: Path | None) -> Known:
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.measure.interrupt import Interrupted
-    from pgstrata.watch.page import write_watch
     from pgstrata.watch.passing import pass_once
-    from pgstrata.watch.site.write import write_site
 
-    console = progress_console()
+    written, took = time.monotonic(), 0.0
+
+    def show(known: Known) -> None:
+        nonlocal written, took
+        begun = time.monotonic()
+        if took <= WRITING_SHARE * (begun - written):
+            _write(known, site)
+            written = time.monotonic()
+            took = written - begun
+
     try:
-        known = pass_once(asked, console, seconds)
+        known = pass_once(asked, progress_console(), seconds, show)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    page = write_watch(known)
-    if site is not None:
-        page = write_site(site, [known]).page
+    page = _write(known, site)
     if known.measured:
         print(f"page: {page.resolve()}", file=sys.stderr)
     return known
+
+
+def _write(known: Known, site: Path | None) -> Path:
+    """Writes the page, and the site where one is asked for; returns the first page of what was asked for."""
+    from pgstrata.watch.page import write_watch
+    from pgstrata.watch.site.write import write_site
+
+    page = write_watch(known)
+    return page if site is None else write_site(site, [known]).page
 
 
 def _print(known: Known, form: TextOrJson, before: list[str]) -> list[str]:
@@ -136,7 +153,8 @@ def _wait(seconds: float) -> None:
 
 
 def _show_due(asked: Watch) -> None:
-    from pgstrata.watch.passing import commits_left, next_stop, read
+    from pgstrata.watch.known import commits_left
+    from pgstrata.watch.passing import next_stop, read
 
     known, _ = read(asked, lambda text: print(text, file=sys.stderr), progress_console(), lambda: None)
     line = known.line

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -37,20 +37,27 @@ NORMAL_QUARTILE = 0.674490
 @dataclass(frozen=True)
 class Point:
     """A measured commit: its position on the line, the log ratio to the anchor (below 0 is worse) and the
-    standard error of that."""
+    standard error of that. last: position of the last commit after it that executes the same code, so that
+    no change lies between them; 0 where none does."""
 
     position: int
     log_ratio: float
     error: float
+    last: int = 0
+
+    @property
+    def end(self) -> int:
+        """Position of the last commit that this value is known to hold for."""
+        return max(self.position, self.last)
 
 
 @dataclass(frozen=True)
 class Change:
     """A change of the level of a series.
 
-    before, after: positions of measured commits, between which it lies with 95 % probability: the commits
-    before + 1 … after. log_ratio, error: level after it to level before it. evidence: sum of the Bayes
-    factors.
+    before, after: positions of commits whose values are known, between which it lies with 95 % probability:
+    the commits before + 1 … after. log_ratio, error: level after it to level before it. evidence: sum of the
+    Bayes factors.
     """
 
     before: int
@@ -81,13 +88,13 @@ def _widened(points: Sequence[Point]) -> list[Point]:
     (Birge 1932, with the median instead of the mean, which a few changes do not move)."""
     scatter = [abs(b.log_ratio - a.log_ratio) / math.hypot(a.error, b.error) for a, b in pairwise(points)]
     factor = max(1.0, median(scatter) / NORMAL_QUARTILE) if len(scatter) >= 4 else 1.0
-    return [Point(point.position, point.log_ratio, point.error * factor) for point in points]
+    return [replace(point, error=point.error * factor) for point in points]
 
 
 def _changes(points: Sequence[Point], smallest: float, limit: float) -> list[Change]:
     if len(points) < 2:
         return []
-    positions = np.array([point.position for point in points])
+    between = np.array([b.position - a.end for a, b in pairwise(points)])
     values = np.array([point.log_ratio for point in points])
     precision = np.array([point.error**-2.0 for point in points])
     # boundary k lies between points k and k + 1
@@ -103,7 +110,7 @@ def _changes(points: Sequence[Point], smallest: float, limit: float) -> list[Cha
         for spread in SPREADS
     ]
     # every commit between two measured ones may have made the change, and explains the values equally well
-    evidence = np.logaddexp.reduce(logs, axis=0) - math.log(len(SPREADS)) + np.log(np.diff(positions))
+    evidence = np.logaddexp.reduce(logs, axis=0) - math.log(len(SPREADS)) + np.log(between)
     total = float(np.logaddexp.reduce(evidence))
     best = int(np.argmax(evidence))
     if total < math.log(limit):
@@ -122,9 +129,7 @@ def _changes(points: Sequence[Point], smallest: float, limit: float) -> list[Cha
         first = max(first, _index(points, before[-1].after) if before else 0)
         last = min(last, _index(points, after[0].before) - 1 if after else len(points) - 2)
         first, last = min(first, best), max(last, best)
-        here = [
-            Change(points[first].position, points[last + 1].position, step, error, math.exp(min(total, 700)))
-        ]
+        here = [Change(points[first].end, points[last + 1].position, step, error, math.exp(min(total, 700)))]
     return [*before, *here, *after]
 
 
@@ -156,7 +161,7 @@ def _credible(probability: np.ndarray[tuple[int], np.dtype[np.float64]], best: i
 
 
 def _index(points: Sequence[Point], position: int) -> int:
-    return next(i for i, point in enumerate(points) if point.position == position)
+    return next(i for i, point in enumerate(points) if point.position <= position <= point.end)
 
 
 __all__ = ["Change", "Point", "find_changes", "is_proven"]

@@ -49,6 +49,8 @@ class CommitValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values, missing: by name of the series; missing says why there is no value. skipped: why the whole commit
     cannot be measured, or empty. other_load: share of the CPUs that other programs used meanwhile. tries: how
     often it was measured. at: ISO 8601. built: key of the server in the cache where it was built for this.
+    seconds, cpu_seconds: of all of it; build_seconds, build_cpu_seconds: of the build alone. code: digest of
+    what its server executes. same_as: commit of the same code whose values these are, or empty.
     """
 
     version: int
@@ -62,6 +64,11 @@ class CommitValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     missing: dict[str, str] = {}
     skipped: str = ""
     built: str = ""
+    cpu_seconds: float = 0.0
+    build_seconds: float = 0.0
+    build_cpu_seconds: float = 0.0
+    code: str = ""
+    same_as: str = ""
 
 
 class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

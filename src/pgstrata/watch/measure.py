@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import structs
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign
@@ -18,25 +19,31 @@ from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.count.measure.count import COUNTED_AS
 from pgstrata.count.measure.counted_pair import count_each
+from pgstrata.count.measure.template import Templates
 from pgstrata.errors import BuildError, ServerError
-from pgstrata.files.disk import remove_tree
+from pgstrata.files.disk import remove_tree, storing
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.observe import machine
-from pgstrata.observe.other_load import OtherLoad
+from pgstrata.observe.other_load import OtherLoad, own_cpu_seconds
 from pgstrata.search.bisect.hunt import build_server, of_machine
 from pgstrata.search.bisect.line import Stop
 from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.server.config.resolve import find_config_file
+from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import Build
 from pgstrata.server.system.compiler import find_compiler
 from pgstrata.source.build import find_built
+from pgstrata.source.code_digest import code_digest
 from pgstrata.source.git import tree_of
 from pgstrata.store.kept import digest
 from pgstrata.store.lock import own_results
-from pgstrata.watch.file import By, Watch, WatchedSteps
+from pgstrata.watch.file import By, Watch, WatchedSteps, WatchFile
 from pgstrata.watch.history import VERSION, CommitValues, Value
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.custom.contents import digest_of
+
+MOST_STARTS = 3
+"""Most starts of a commit that are counted: its error is known, and the next commits are evidence, too."""
 
 RUNS = "runs"
 """Folder of the runs of the commit that is measured now, below that of the watch."""
@@ -53,6 +60,38 @@ class Series:
     work: MeasuredWork
     asked: str
     smallest: float
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """Seconds since `begun`, and of CPU, that measuring a commit has taken."""
+
+    begun: float
+    cpu_begun: float
+
+    @classmethod
+    def begin(cls) -> _Spent:
+        """Begins now."""
+        return cls(time.monotonic(), own_cpu_seconds())
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return round(time.monotonic() - self.begun, 1)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of this program and of all that it has started."""
+        return round(own_cpu_seconds() - self.cpu_begun, 1)
+
+
+def recipe_of(file: WatchFile, variant: Variant) -> Build:
+    """Returns how the servers of a watch are built. Raises UsageError for a workload, config or build that
+    does not exist."""
+    study = Study(variants=[variant], workloads=[Workload(name=file.series[0].workload)])
+    recipe = check_study(study).build_of(variant)
+    assert recipe is not None  # a commit is built
+    return recipe
 
 
 class Measuring:
@@ -112,82 +151,121 @@ class Measuring:
 
     @cached_property
     def _recipe(self) -> Build:
-        variant = self._anchor.variant
-        study = Study(variants=[variant], workloads=[Workload(name=self._watch.file.series[0].workload)])
-        recipe = check_study(study).build_of(variant)
-        assert recipe is not None  # a commit is built
-        return recipe
+        return recipe_of(self._watch.file, self._anchor.variant)
 
-    def measure(self, stop: Stop, tries: int) -> CommitValues:
-        """Measures every step of a commit. tries: how often it was measured before.
+    def measure(self, stop: Stop, tries: int, known: Iterable[CommitValues] = ()) -> CommitValues:
+        """Measures every step of a commit. tries: how often it was measured before. known: commits with all
+        their values; one that executes the same code is not measured, and has their values.
 
         Raises ServerError where the anchor cannot be measured or the machine is at fault, StoreError,
         UsageError, Interrupted. A commit that does not build, or whose server does not run, is skipped, with
         the reason.
         """
-        begun = time.monotonic()
         if not self._ready:
             self._build(self._anchor)
             self._ready = True
-        was_built = self._key(stop)
+        spent = _Spent.begin()
+        # Where measuring it was interrupted, the server is of this watch all the same.
+        mark = self._watch.folder / RUNS / f"{stop.id[:12]}.building"
+        is_of_watch = mark.exists() or not self._key(stop)
+        if is_of_watch:
+            with storing("note that a server is built", mark.parent):
+                own_results(mark.parent)
+                mark.touch(mode=0o600)
         try:
-            self._build(stop)
+            server = self._build(stop)
         except (BuildError, ServerError) as error:
             if of_machine(error):
                 raise
-            return self._skipped(stop, error.message, begun)
+            return self._skipped(stop, error.message, spent)
+        built = spent.seconds, spent.cpu_seconds
+        code = code_digest(server.bin_dir) if server.bin_dir is not None else ""
+        key = self._key(stop) if is_of_watch else ""
+        if twin := next((values for values in known if code and values.code == code), None):
+            self._say(f"  {stop.name} executes the same code as {twin.commit[:10]}: it is not measured")
+            self._remove_runs()
+            return structs.replace(
+                twin,
+                commit=stop.id,
+                at=utc_now(),
+                seconds=spent.seconds,
+                cpu_seconds=spent.cpu_seconds,
+                build_seconds=built[0],
+                build_cpu_seconds=built[1],
+                built=key,
+                same_as=twin.same_as or twin.commit,
+            )
         others = OtherLoad()
         values: dict[str, Value] = {}
         missing: dict[str, str] = {}
-        for steps in self._watch.file.series:
-            self._check()
-            try:
-                results = self._results(steps, stop)
-            except OtherFailedError as error:
-                return self._skipped(stop, error.message, begun)
-            for step, result in results.items():
-                name = _name(steps, step)
-                if isinstance(result, str):
-                    missing[name] = result
-                else:
-                    values[name] = _value(self.series[name], result)
+        with Templates() as templates:
+            for steps in self._watch.file.series:
+                self._check()
+                try:
+                    results = self._results(steps, stop, templates)
+                except OtherFailedError as error:
+                    return self._skipped(stop, error.message, spent)
+                for step, result in results.items():
+                    name = _name(steps, step)
+                    if isinstance(result, str):
+                        missing[name] = result
+                    else:
+                        values[name] = _value(self.series[name], result)
+        self._remove_runs()
         return CommitValues(
             version=VERSION,
             commit=stop.id,
             epoch=self.epoch,
             at=utc_now(),
-            seconds=round(time.monotonic() - begun, 1),
+            seconds=spent.seconds,
             other_load=round(others.share(), 3),
             tries=tries + 1,
             values=values,
             missing=missing,
-            built="" if was_built else self._key(stop),
+            built=key,
+            cpu_seconds=spent.cpu_seconds,
+            build_seconds=built[0],
+            build_cpu_seconds=built[1],
+            code=code,
         )
 
-    def _skipped(self, stop: Stop, why: str, begun: float) -> CommitValues:
+    def _skipped(self, stop: Stop, why: str, spent: _Spent) -> CommitValues:
         self._say(f"  {stop.name} is skipped: {why}")
+        self._remove_runs()
         return CommitValues(
             version=VERSION,
             commit=stop.id,
             epoch=self.epoch,
             at=utc_now(),
-            seconds=round(time.monotonic() - begun, 1),
+            seconds=spent.seconds,
+            cpu_seconds=spent.cpu_seconds,
             skipped=why[:2000],
         )
 
-    def _results(self, steps: WatchedSteps, stop: Stop) -> Mapping[str, MeasuredRatio | str]:
-        """Measures the steps of one workload. Its runs go: the search of an alarm measures commits itself."""
+    def _results(
+        self, steps: WatchedSteps, stop: Stop, templates: Templates
+    ) -> Mapping[str, MeasuredRatio | str]:
+        """Measures the steps of one workload, unless that was done already. Its runs stay until the commit is
+        measured: what is interrupted goes on."""
         work = self._work(steps)
         two = self._two(work, stop.variant, f"{stop.id[:12]}-{steps.workload}-{steps.by}")
-        try:
-            if steps.by == "instructions":
-                anchor = self._watch.folder / "anchor"
-                own_results(anchor)
-                lasting = anchor / digest(work.question())[:16]
-                return count_each(two, steps.least, self._console, lasting)
+        if steps.by == "rate":
             return two.measure_each(self._console)
-        finally:
-            remove_tree(two.results)
+        anchor = self._watch.folder / "anchor"
+        own_results(anchor)
+        return count_each(
+            two,
+            steps.least,
+            self._console,
+            anchor / digest(work.question())[:16],
+            with_functions=False,
+            templates=templates,
+            most_starts=MOST_STARTS,
+        )
+
+    def _remove_runs(self) -> None:
+        """Removes what the values were computed from: the search of an alarm measures commits itself."""
+        remove_tree(self._watch.folder / RUNS)
 
     def _two(self, work: MeasuredWork, other: Variant, name: str) -> TwoServers:
         return TwoServers(work, self._anchor.variant, other, name, self._watch.folder / RUNS / name)
@@ -196,8 +274,8 @@ class Measuring:
         file = self._watch.file
         return steps.work(file.seed, file.data_dir, tuple(file.keep_settings))
 
-    def _build(self, stop: Stop) -> None:
-        build_server(self._work(self._watch.file.series[0]), stop.variant, self._say, self._check)
+    def _build(self, stop: Stop) -> Server:
+        return build_server(self._work(self._watch.file.series[0]), stop.variant, self._say, self._check)
 
     def _key(self, stop: Stop) -> str:
         """Returns the key of the commit's server in the cache; empty if it is not there."""
@@ -239,4 +317,4 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-__all__ = ["Measuring", "Series", "utc_now"]
+__all__ = ["Measuring", "Series", "recipe_of", "utc_now"]

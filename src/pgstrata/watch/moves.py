@@ -14,8 +14,8 @@ from pgstrata.judge.marks import Mark
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.watch.detect import Change, is_proven
 from pgstrata.watch.history import Alarm, Moved
+from pgstrata.watch.known import Known, changes_of, is_about
 from pgstrata.watch.measure import Series
-from pgstrata.watch.passing import Known, changes_of, is_about
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import interval
 from pgstrata.watch.detect import Point
 from pgstrata.watch.history import Alarm
+from pgstrata.watch.known import Known
 from pgstrata.watch.moves import Moves, moves_of
-from pgstrata.watch.passing import Known
-from pgstrata.watch.text import listed_alarms, mail, others, size, summary
+from pgstrata.watch.text import costs, listed_alarms, mail, others, size, summary
 
 LATEST = 50
 """Commits in the table of the page; the CSV beside it has all."""
@@ -79,7 +79,7 @@ def lede(known: Known) -> str:
 def alarms_blocks(known: Known, address: Callable[[Alarm], str]) -> list[Block]:
     """Returns blocks with a summary of what is measured, and the changes as a table. address: of a change's
     page, relative to this one."""
-    blocks: list[Block] = [Prose(summary(known))]
+    blocks: list[Block] = [Prose(text) for text in (summary(known), costs(known)) if text]
     alarms = listed_alarms(known)
     if not alarms:
         blocks.append(Prose("There is no alarm.", "even"))

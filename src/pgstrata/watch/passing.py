@@ -3,151 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 
 from rich.console import Console
 
-from pgstrata.campaign.study import Variant
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.search.bisect.hunt import TRIES, SearchResult, SearchSettings, hunt
-from pgstrata.search.bisect.line import Range, Stop, commits
+from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, hunt
+from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.page import write_search
-from pgstrata.search.bisect.procedure import BUILD_ERROR
-from pgstrata.search.bisect.state import DISTURBED
 from pgstrata.search.bisect.text import headline
-from pgstrata.server.find.cache import cache_dir
 from pgstrata.source import build_cache
-from pgstrata.source.git import clone, commit_of, is_url, repository
-from pgstrata.source.idle import idle_commits
 from pgstrata.store.lock import ResultsLock
-from pgstrata.watch.detect import Change, Point, find_changes
 from pgstrata.watch.file import Watch
-from pgstrata.watch.history import Alarm, Alarms, CommitValues, History, Moved
+from pgstrata.watch.history import Alarm, History, Moved
+from pgstrata.watch.known import Known, changes_of, commits_left, is_about, line_of
 from pgstrata.watch.measure import Measuring, Series, utc_now
 from pgstrata.watch.order import next_position
-
-
-@dataclass(frozen=True)
-class Line:
-    """The commits that are watched, the anchor first."""
-
-    stops: Sequence[Stop]
-    repo: Path
-    places: Mapping[str, int] = field(repr=False)
-    idle: frozenset[int] = frozenset()
-    """Positions of commits that change no code of a server."""
-
-    @property
-    def newest(self) -> int:
-        """Position of the newest commit."""
-        return len(self.stops) - 1
-
-
-@dataclass
-class Known:
-    """What is known of a line: series by name, values of the commits on it, alarms."""
-
-    watch: Watch
-    line: Line
-    series: Mapping[str, Series]
-    epoch: str
-    values: dict[str, CommitValues]
-    alarms: Alarms
-    stopped: str = ""
-    """Why the pass ended before everything was measured, or empty."""
-    seconds: float = 0.0
-    """Of the commits measured in this pass, together."""
-    measured: set[str] = field(default_factory=set)
-    """Commits measured in this pass."""
-
-    def positions(self, *, skipped: bool) -> set[int]:
-        """Positions that are measured in this epoch with all series, or those that are skipped."""
-        return {
-            self.line.places[commit]
-            for commit, values in self.values.items()
-            if values.epoch == self.epoch
-            and bool(values.skipped) == skipped
-            and (skipped or self.is_whole(values))
-        }
-
-    def settled(self) -> set[int]:
-        """Positions that are not due: measured, skipped, or without code of a server."""
-        return self.positions(skipped=False) | self.positions(skipped=True) | self.line.idle
-
-    def is_whole(self, values: CommitValues) -> bool:
-        """Returns True if every series has a value of the question that is asked now, or a reason why it has
-        none. Rates beside other load are measured again by the next passes, TRIES times at most."""
-        if values.commit not in self.measured and values.tries < TRIES and self._is_disturbed(values):
-            return False
-        return all(
-            name in values.missing or (name in values.values and values.values[name].asked == series.asked)
-            for name, series in self.series.items()
-        )
-
-    def _is_disturbed(self, values: CommitValues) -> bool:
-        by_rate = any(series.by == "rate" for series in self.series.values())
-        return by_rate and values.other_load > DISTURBED
-
-    def points(self, series: Series) -> list[Point]:
-        """Returns the values of a series in this epoch: the anchor and every measured commit. Rates that were
-        measured beside other load are none.
-
-        Where the memory and the code of the anchor lie is drawn once, and shifts all other values.
-        """
-        points = [Point(0, 0.0, BUILD_ERROR[series.by])]
-        for commit, values in self.values.items():
-            value = values.values.get(series.name)
-            if value is None or value.asked != series.asked or values.epoch != self.epoch:
-                continue
-            if series.by == "rate" and values.other_load > DISTURBED:
-                continue
-            points.append(Point(self.line.places[commit], value.log_ratio, value.error))
-        return sorted(points, key=lambda point: point.position)
-
-    def note_of(self, alarm: Alarm) -> str:
-        """Returns the note of an acknowledged alarm; empty for one that is not."""
-        for acknowledgement in self.watch.file.acknowledged:
-            if any(commit.startswith(acknowledgement.commit) for commit in (alarm.commits or [alarm.bad])):
-                return acknowledgement.note
-        return ""
-
-    @property
-    def open_alarms(self) -> list[Alarm]:
-        """Changes for the worse on the line that are not acknowledged."""
-        return [a for a in self.shown_alarms if a.is_worse and not self.note_of(a)]
-
-    @property
-    def shown_alarms(self) -> list[Alarm]:
-        """Changes on the line that are not disproved, the newest first."""
-        here = [a for a in self.alarms.alarms if a.bad in self.line.places and a.state != "unproven"]
-        return sorted(here, key=lambda alarm: -self.line.places[alarm.bad])
-
-
-def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
-    """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
-    does not exist, or no line between them; ServerError if the repository cannot be read or reached."""
-    file = watch.file
-    where = file.repository
-    repo = clone(where, file.branch, cache_dir(), say) if is_url(where) else repository(Path(where))
-
-    def variant_of(server: str) -> Variant:
-        variant = Variant(server=server, config=file.config)
-        return variant.replaced(build=file.build) if file.build else variant
-
-    anchor, newest = commit_of(repo, file.since), commit_of(repo, file.branch)
-    if anchor == newest:
-        raise UsageError(
-            f"{file.branch} is at {anchor[:10]}, the anchor itself: there is no commit to watch yet",
-            "name an older commit as `since`, or wait for the next one",
-        )
-    range_: Range = commits(repo, anchor, newest, variant_of)
-    places = {stop.id: place for place, stop in enumerate(range_.stops)}
-    idle = frozenset(places[commit] for commit in idle_commits(repo, anchor, newest) if commit in places)
-    return Line(range_.stops, repo, places, idle)
 
 
 def read(
@@ -176,8 +49,11 @@ def next_stop(known: Known) -> Stop | None:
     return None if place is None else known.line.stops[place]
 
 
-def pass_once(watch: Watch, console: Console, most_seconds: float) -> Known:
-    """Measures what is due, for so many seconds at most, and searches the commits of new changes.
+def pass_once(
+    watch: Watch, console: Console, most_seconds: float, show: Callable[[Known], object] | None = None
+) -> Known:
+    """Measures what is due, for so many seconds at most, and searches the commits of new changes. show: takes
+    what is known after each commit.
 
     Whatever ends it, what was measured stays, and the next pass goes on. Raises UsageError, ServerError where
     the anchor cannot be measured, StoreError where another pgstrata is at it, Interrupted.
@@ -195,24 +71,20 @@ def pass_once(watch: Watch, console: Console, most_seconds: float) -> Known:
             interrupts.check()
             say(f"{stop.name} {stop.subject}: {_left(known)}")
             tries = known.values[stop.id].tries if stop.id in known.values else 0
-            values = measuring.measure(stop, tries)
+            values = measuring.measure(stop, tries, known.whole())
             history.add(values)
             known.values[stop.id] = values
             known.measured.add(stop.id)
             known.seconds += values.seconds
             _search_all(known, history, console, say, begun + most_seconds)
+            if show is not None:
+                show(known)
         _search_all(known, history, console, say, begun + most_seconds)
         if not known.stopped:
             known.alarms.known = newest
         history.save_alarms(known.alarms)
         _expire(known, say)
         return known
-
-
-def commits_left(known: Known) -> int:
-    """Returns the number of commits that are due: neither measured nor skipped, and with code of a server in
-    them."""
-    return known.line.newest - len(known.settled())
 
 
 def _left(known: Known) -> str:
@@ -225,15 +97,6 @@ def _left(known: Known) -> str:
 
 
 # --- alarms -----------------------------------------------------------------------------------
-
-
-def changes_of(known: Known) -> dict[str, list[Change]]:
-    """Returns the changes of every series by its name."""
-    limit = float(known.watch.file.false_alarm * len(known.series))
-    return {
-        name: find_changes(known.points(series), series.smallest, limit)
-        for name, series in known.series.items()
-    }
 
 
 def _search_all(
@@ -255,7 +118,7 @@ def _search_all(
         moved = alarm.moved[alarm.leading]
         say(f"alarm: {alarm.leading} moved between {alarm.good[:10]} and {alarm.bad[:10]}")
         folder = known.watch.folder / "alarms" / alarm.name
-        range_ = commits(known.line.repo, alarm.good, alarm.bad, _variant_of(known))
+        range_ = line_between(known, alarm)
         settings = SearchSettings(
             range_,
             series.work,
@@ -282,9 +145,15 @@ def _is_due_between(known: Known, alarm: Alarm) -> bool:
     return not set(range(first + 1, last)) <= known.settled()
 
 
-def _variant_of(known: Known) -> Callable[[str], Variant]:
-    anchor = known.line.stops[0].variant
-    return lambda server: anchor.replaced(server=server)
+def line_between(known: Known, alarm: Alarm) -> Range:
+    """The commits of an alarm that may have made the change: those without code have made none, so a good
+    end among them stands for the commit before it, whose server is at hand."""
+    line = known.line
+    first, last = line.places[alarm.good], line.places[alarm.bad]
+    while first in line.idle:
+        first -= 1
+    stops = [line.stops[p] for p in range(first, last + 1) if p == last or p not in line.idle]
+    return Range("commit", f"{stops[0].name}..{stops[-1].name} of {line.repo}", stops, line.repo)
 
 
 def _smallest(series: Series, moved: Moved) -> float:
@@ -328,16 +197,6 @@ def _raise_alarms(known: Known) -> None:
             known.alarms.alarms.append(Alarm(good, bad, name, {name: moved}, at))
 
 
-def is_about(alarm: Alarm, change: Change, places: Mapping[str, int]) -> bool:
-    """Returns True if the commits of an alarm and of a change overlap."""
-    if not {alarm.good, alarm.bad} <= places.keys():
-        return False
-    first, last = places[alarm.good] + 1, places[alarm.bad]
-    if alarm.commits and alarm.commits[-1] in places:
-        first, last = places[alarm.commits[0]], places[alarm.commits[-1]]
-    return first <= change.after and change.before + 1 <= last
-
-
 # --- builds -----------------------------------------------------------------------------------
 
 
@@ -356,14 +215,4 @@ def _expire(known: Known, say: Callable[[str], None]) -> None:
             continue  # in use: the next pass looks again
 
 
-__all__ = [
-    "Known",
-    "Line",
-    "changes_of",
-    "commits_left",
-    "is_about",
-    "line_of",
-    "next_stop",
-    "pass_once",
-    "read",
-]
+__all__ = ["line_between", "next_stop", "pass_once", "read"]

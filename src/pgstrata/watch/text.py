@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from statistics import median
 from typing import Any
 
-from pgstrata.numbers import counted
+from pgstrata.numbers import counted, duration
 from pgstrata.search.bisect.procedure import By
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import changed, interval
 from pgstrata.watch.history import Alarm, Moved
+from pgstrata.watch.known import Known, commits_left
 from pgstrata.watch.measure import Series
-from pgstrata.watch.passing import Known, commits_left
 
 Json = dict[str, Any]
 
@@ -57,6 +58,7 @@ def lines(known: Known) -> list[str]:
         printed += [f"  {text}" for text in others(known, alarm)]
         printed.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
     printed.append(summary(known))
+    printed += [text] if (text := costs(known)) else []
     if known.stopped:
         printed.append(f"{known.stopped}: the same command goes on")
     return printed
@@ -75,6 +77,17 @@ def summary(known: Known) -> str:
     text += f", {left} not measured" if left else ""
     text += f"; {counted(len(known.open_alarms), 'open alarm')}"
     return text + (f", {noted} acknowledged" if noted else "")
+
+
+def costs(known: Known) -> str:
+    """What a commit took, in the median, or empty where it is not known."""
+    spent = [v for v in known.whole() if v.cpu_seconds]
+    if not spent:
+        return ""
+    seconds, cpu = median(v.seconds for v in spent), median(v.cpu_seconds for v in spent)
+    text = f"A commit took {duration(round(seconds))} and {duration(round(cpu))} of CPU in the median"
+    builds = [v.build_cpu_seconds for v in spent if v.build_cpu_seconds >= 1]
+    return text + (f", of which {duration(round(median(builds)))} for a build." if builds else ".")
 
 
 def mail(known: Known, alarm: Alarm) -> str:
@@ -129,6 +142,18 @@ def watch_json(known: Known) -> Json:
         ],
         "series": {name: values_record(known, series) for name, series in known.series.items()},
         "skipped": {c: v.skipped for c, v in known.values.items() if v.skipped},
+        "costs": [
+            {
+                "commit": values.commit,
+                "at": values.at,
+                "seconds": values.seconds,
+                "cpu_seconds": values.cpu_seconds,
+                "build_seconds": values.build_seconds,
+                "build_cpu_seconds": values.build_cpu_seconds,
+                "same_as": values.same_as or None,
+            }
+            for values in sorted(known.whole(), key=lambda values: values.at)
+        ],
     }
 
 
@@ -176,6 +201,7 @@ def span(outcome: Outcome, by: By) -> Json:
 
 __all__ = [
     "alarm_record",
+    "costs",
     "lines",
     "listed_alarms",
     "mail",

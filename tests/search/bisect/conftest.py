@@ -8,6 +8,17 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.find.model import Server
+from support.trade import TRADE, trading
+
+
+@pytest.fixture
+def trade(place: Path) -> list[str]:
+    """Options of a step that counts rows and sleeps, and two configs: the second one counts fewer and sleeps
+    longer."""
+    for name, rows, delay in (("counts", 5000, 0.002), ("sleeps", 100, 0.016)):
+        (place / f"{name}.conf").write_text(f"test.rows = '{rows}'\ntest.delay = '{delay}'\n")
+    (place / "trade.sql").write_text(TRADE)
+    return trading()
 
 
 @pytest.fixture

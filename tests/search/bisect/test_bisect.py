@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -135,6 +136,26 @@ def test_a_search_by_instructions_finds_the_config_with_the_longer_path(
     assert again.returncode == 0 and "the plan of " in again.stdout
     other = pgstrata(*[word for word in searching if word not in ("--by", "instructions")])
     assert other.returncode == 2, "a search by the rate is another one"
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.timeout(3600)
+def test_both_measures_say_that_fewer_instructions_are_slower(
+    trade: list[str], place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    searching = [
+        *("bisect", "--server", pg17.spec, "--configs", "./counts.conf,./sleeps.conf", "--no-profile"),
+        *("--seconds", "1", "--other-load", "100%", *trade),
+        *("--data-dir", str(place / "data"), "--results", str(place / "search")),
+    ]
+    done = pgstrata(*searching, "--by", "both")
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.strip().splitlines()[0]
+    assert re.search(r"is [\d.]+ % slower \(.*\), though it has [\d.]+ % fewer instructions \(", first), first
+    record = json.loads(pgstrata(*searching, "--by", "both", "--format", "json").stdout)
+    assert (record["by"], record["disagrees"], record["state"]) == ("rate", True, "found")
+    assert record["effect"]["high"] < 1 and record["other_way"]["high"] < 1
+    assert first in (place / "search/index.html").read_text().replace("&#39;", "'")
 
 
 def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pgstrata: Program) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.search.bisect.procedure import BUILD_ERROR, By
-from pgstrata.search.patch.contradiction import Ratio, contradicts, sentence
+from pgstrata.search.patch.contradiction import Ratio, contradicts, disagreement, sentence
 
 MARGIN = 0.02
 
@@ -57,3 +57,26 @@ def test_noise_alone_seldom_contradicts(by: By) -> None:
 def test_what_has_no_interval_proves_no_contradiction(odd: Ratio) -> None:
     assert not contradicts([odd, ratio(1.0)], ratio(0.5), MARGIN, "rate")
     assert not contradicts([ratio(1.0)], odd, MARGIN, "rate")
+
+
+def test_fewer_instructions_that_are_slower_are_said() -> None:
+    said = disagreement("new against base", "point-query", ratio(0.96), ratio(0.9945, half=0.0002))
+    assert said is not None
+    assert said.startswith("new against base: point-query is 4.0 % slower (")
+    assert "though it has 0.55 % fewer instructions (" in said
+    assert disagreement("new", "point-query", ratio(1.04), ratio(1.0055, half=0.0002)) is not None
+
+
+@pytest.mark.parametrize(
+    ("rate", "instructions"),
+    [
+        (ratio(0.96), ratio(1.0055, half=0.0002)),
+        (ratio(0.995), ratio(0.9945, half=0.0002)),
+        (ratio(0.96), ratio(0.9998, half=0.0002)),
+        (Ratio(0.0, 0.0, 1.0), ratio(0.9)),
+        (ratio(0.9), Ratio(math.nan, math.nan, math.nan)),
+        (Ratio(0.9, 0.0, math.inf), ratio(0.9)),
+    ],
+)
+def test_one_sign_or_no_proof_is_no_disagreement(rate: Ratio, instructions: Ratio) -> None:
+    assert disagreement("new", "point-query", rate, instructions) is None

@@ -13,7 +13,8 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from support.program import Program
-from support.tree import git, serving
+from support.trade import TRADE, trading
+from support.tree import commit, git, serving
 
 
 @pytest.fixture
@@ -65,6 +66,31 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert "|" not in plain.stdout
     (page,) = (place / "patch").glob("*/*.report/index.html")
     assert "<h1>slow against base</h1>" in page.read_text()
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.timeout(3600)
+def test_a_patch_that_is_slower_with_fewer_instructions_says_so_first(
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+) -> None:
+    (place / "trade.sql").write_text(TRADE)
+    (repo / "extra.conf").write_text("test.rows = '5000'\ntest.delay = '0.002'\n")
+    commit(repo, "counts rows")
+    git(repo, "tag", "v2")
+    (repo / "extra.conf").write_text("test.rows = '100'\ntest.delay = '0.016'\n")
+    (place / "sleeps.patch").write_text(git(repo, "diff") + "\n")
+    git(repo, "checkout", "-q", ".")
+    command = [
+        *("patch", "sleeps.patch", "--repo", "repo", "--base", "v2", "--by", "both", *trading()),
+        *("--set", "seconds=1", "--max-seconds", "20", "--other-load", "100%", "--data-dir", "data"),
+    ]
+    done = pgstrata(*command, PGSTRATA_CACHE=empty_cache)
+    assert done.returncode == 1, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("sleeps against base: trade-simple-c1 is "), first
+    assert "% slower (" in first and "though it has " in first and "% fewer instructions (" in first
+    again = pgstrata(*command, "--format", "json", PGSTRATA_CACHE=empty_cache)
+    assert json.loads(again.stdout)["disagreements"] == [first]
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

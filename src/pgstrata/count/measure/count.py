@@ -28,7 +28,6 @@ from pgstrata.campaign.study import CountSpec
 from pgstrata.count.measure.callgrind import CallGraph, mean
 from pgstrata.count.measure.choose import find_engine
 from pgstrata.count.measure.engine import Engine
-from pgstrata.count.measure.left_out import timed
 from pgstrata.count.measure.marks import Length
 from pgstrata.count.measure.rows import call_rows, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import (
@@ -39,6 +38,7 @@ from pgstrata.count.measure.start import (
     plan_steps,
     settings_for,
 )
+from pgstrata.count.measure.template import Templates
 from pgstrata.count.verdicts import estimate_counts, precise
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
@@ -102,11 +102,16 @@ def count_campaign(
     *,
     fresh: bool = False,
     lasting: Path | None = None,
+    with_functions: bool = True,
+    templates: Templates | None = None,
 ) -> CountOutcome:
-    """Counts everything that is missing. A variant that cannot be counted is stored as failed, and the
-    remaining variants are still counted.
+    """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
 
     lasting: folder in which the starts of the base stay, for other counts with the same base.
+    with_functions: the runs have what each function, call and process of the server took, too, for their
+    pages. templates: data folders that starts copy, also those of other counts of the same servers; None:
+    initdb for each start.
+
     Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
     Interrupted; nothing is left running then.
     """
@@ -131,7 +136,7 @@ def count_campaign(
         outcome = CountOutcome(plan)
         session = Session(campaign, results, root, interrupts, say)
         for chosen in campaign.workloads:
-            _Count(session, chosen, engine, outcome, lasting).all(fresh)
+            _Count(session, chosen, engine, outcome, lasting, with_functions, templates).all(fresh)
         return outcome
 
 
@@ -155,11 +160,14 @@ class _Count:
         engine: Engine,
         outcome: CountOutcome,
         lasting: Path | None,
+        with_functions: bool,
+        templates: Templates | None,
     ) -> None:
         self._session, self._chosen, self._engine = session, chosen, engine
         self._campaign, self._wanted = session.campaign, session.campaign.spec.count or CountSpec()
         self._results, self._interrupts, self._say = session.results, session.interrupts, session.say
         self._plan, self._outcome, self._lasting = outcome.plan, outcome, lasting
+        self._with_functions, self._templates = with_functions, templates
         self._lengths: dict[str, Length] = {}
         self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
@@ -264,21 +272,18 @@ class _Count:
                 starts[variants[0].label].append(first)
             self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
         last: str | None = None
-        for number in range(1, self._wanted.most_starts + 1):
+        # The fewest are made side by side, also of a variant that is counted alone; then one more at a time.
+        for number in range(self._wanted.starts, self._wanted.most_starts + 1):
             work = [
-                v
-                for v in variants
-                if len(starts[v.label]) < number and not any(s.error for s in starts[v.label])
+                (variant, n, last)
+                for n in range(1, number + 1)
+                for variant in variants
+                if len(starts[variant.label]) < n and not any(s.error for s in starts[variant.label])
             ]
-            results = self._together([(v, number, last) for v in work])
-            for variant, result in zip(work, results, strict=True):
+            for (variant, _, _), result in zip(work, self._together(work), strict=True):
                 starts[variant.label].append(result)
                 if result.error is not None:
                     self._say(f"{variant.label}: {result.error.message}")
-            if work:
-                self._say(f"{self._label}: start {number} of each variant counted")
-            if number < self._wanted.starts:
-                continue
             planned = self._planned(variants[0], lambda name: PILOT)
             rejected = {name for all_ in starts.values() for start in all_ for name in start.rejected}
             open_ = [
@@ -356,6 +361,8 @@ class _Count:
         except BaseException:
             with self._interrupts.shield():
                 self._ending.set()
+                if self._templates is not None:
+                    self._templates.end()
                 for start in list(self._open):
                     start.cluster.end()  # its driver ends with it, and so does its thread
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -372,13 +379,19 @@ class _Count:
             self._chosen,
             self._engine,
             (variant.storage.data or self._session.root) / f"count-{new_run_id()}",
+            self._templates,
         )
         self._open.add(start)
         try:
             self._check()
             lengths = self._lengths if number else {}
             plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
-            result = start.measure(plan.until(last), self._check, with_plans=number == 1)
+            result = start.measure(
+                plan.until(last),
+                self._check,
+                with_plans=number == 1,
+                with_processes=self._with_functions,
+            )
         finally:
             self._open.discard(start)
         if number and result.error is None:
@@ -387,6 +400,7 @@ class _Count:
             )
             begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
             keep_start(self._kept_in(variant), begun)
+            self._say(f"{self._label}: start {number} of {variant.label} counted")
         return result
 
     def _check(self) -> None:
@@ -443,21 +457,25 @@ class _Count:
         self, phase: CountedPhase, starts: Sequence[StartResult], builder: RunBuilder
     ) -> CountedStep | None:
         name = phase.step.name
-        counted = [start.steps[name] for start in starts if name in start.steps]
+        counted = [start for start in starts if name in start.steps]
         if not counted:
             return None
         roles = {}
         for role, length in phase.counted.lengths.items():
-            graphs = [roles_[role] for roles_ in counted]
-            rows = [start_row(role, number, length.counted, graph) for number, graph in enumerate(graphs, 1)]
+            graphs = [start.steps[name][role] for start in counted]
+            left_out = [start.left_out(name, role) for start in counted]
+            rows = [
+                start_row(role, number, length.counted, graph, left)
+                for number, (graph, left) in enumerate(zip(graphs, left_out, strict=True), 1)
+            ]
             builder.rows("instructions", name, rows)
-            whole = mean(graphs)
-            builder.rows("functions", name, function_rows(role, graphs))
-            builder.rows("calls", name, call_rows(role, whole))
+            if self._with_functions:
+                builder.rows("functions", name, function_rows(role, graphs))
+                builder.rows("calls", name, call_rows(role, mean(graphs)))
             roles[role] = CountedRole(
                 operations=length.counted,
-                instructions=tuple(g.instructions - timed(g) for g in graphs),
-                timed=tuple(max(0.0, timed(g)) for g in graphs),
+                instructions=tuple(g.instructions - left for g, left in zip(graphs, left_out, strict=True)),
+                timed=tuple(max(0.0, left) for left in left_out),
             )
         step = phase.step
         warm = phase.counted.lengths[step.headline.role].warm
@@ -477,7 +495,7 @@ def _per_start(starts: Sequence[StartResult], name: str) -> dict[str, list[float
     by_role: dict[str, list[float]] = {}
     for start in starts:
         for role, graph in start.steps.get(name, {}).items():
-            by_role.setdefault(role, []).append(graph.instructions - timed(graph))
+            by_role.setdefault(role, []).append(graph.instructions - start.left_out(name, role))
     return by_role
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from pgstrata.campaign.study import CountSpec
 from pgstrata.count.doubts import left_out
 from pgstrata.count.measure.count import count_campaign
+from pgstrata.count.measure.template import Templates
 from pgstrata.count.verdicts import CountComparison, compare_counts, estimate_counts
 from pgstrata.errors import UsageError
 from pgstrata.judge.plan_shape import plan_changes
@@ -22,6 +23,8 @@ from pgstrata.store.counted import counted_runs
 from pgstrata.store.record import CountedRole
 
 UNIT = "instructions/o"
+
+MOST_STARTS = CountSpec().most_starts
 
 LEAST_MARGIN = 0.0002
 """Relative difference below which no count is asked to tell."""
@@ -39,19 +42,29 @@ def count_two(
 
 
 def count_each(
-    two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
+    two: TwoServers,
+    smallest: float,
+    console: Console,
+    lasting: Path | None = None,
+    *,
+    with_functions: bool = True,
+    templates: Templates | None = None,
+    most_starts: int = MOST_STARTS,
 ) -> dict[str, MeasuredRatio | str]:
-    """Counts the steps of both servers, unless that was done already. Returns a ratio for each step, or the
-    reason why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the
-    second server needs more. The rates are instructions per operation.
+    """Counts the steps of both, unless that was done already. Returns a ratio for each step, or the reason
+    why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the second
+    needs more. The rates are instructions per operation.
 
     smallest: relative difference that is to be told; starts are added until the interval is small against it.
     lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
+    with_functions, templates: as `count_campaign` takes them. most_starts: of each, however wide the interval
+    still is.
+
     Raises ServerError where the first variant fails, OtherFailedError where only the second does, UsageError,
     BuildError, StoreError, Interrupted.
     """
     margin = max(smallest, LEAST_MARGIN)
-    runs = two.both(_count(two, margin, console, lasting))
+    runs = two.both(_count(two, margin, console, lasting, with_functions, templates, most_starts))
     return {name: _ratio(two, name, runs, margin) for name in two.work.steps}
 
 
@@ -64,14 +77,30 @@ def compare_two(two: TwoServers, margin: float, console: Console) -> CountCompar
     return comparison
 
 
-def _count(two: TwoServers, margin: float, console: Console, lasting: Path | None = None) -> list[Run]:
+def _count(
+    two: TwoServers,
+    margin: float,
+    console: Console,
+    lasting: Path | None = None,
+    with_functions: bool = True,
+    templates: Templates | None = None,
+    most_starts: int = MOST_STARTS,
+) -> list[Run]:
     """Returns the counted runs of both."""
     campaign = two.campaign()
-    wanted = CountSpec(steps=list(two.work.steps), margin=margin)
+    wanted = CountSpec(steps=list(two.work.steps), margin=margin, most_starts=most_starts)
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
-    outcome = count_campaign(campaign, Results(two.results), console, lasting=lasting)
+    results = Results(two.results)
+    outcome = count_campaign(
+        campaign,
+        results,
+        console,
+        lasting=lasting,
+        with_functions=with_functions,
+        templates=templates,
+    )
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
-    return counted_runs(campaign_runs(Results(two.results), two.name))
+    return counted_runs(campaign_runs(results, two.name))
 
 
 def _ratio(two: TwoServers, name: str, runs: tuple[Run, Run], margin: float) -> MeasuredRatio | str:

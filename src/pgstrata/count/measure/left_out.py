@@ -79,12 +79,13 @@ def left_out_shares(graph: CallGraph) -> dict[Key, float]:
     if not fixed and not weights:
         return {}
     whole = dict(graph.exclusive)
-    callers: dict[Key, list[tuple[Key, float]]] = {}
+    callers: dict[Key, list[tuple[Key, float, float | None]]] = {}  # the share of the call, where it is known
     callees: dict[Key, list[Key]] = {}
     for (caller, callee), arc in graph.arcs.items():
         if caller != callee:
             whole[caller] = whole.get(caller, 0.0) + arc.instructions
-            callers.setdefault(callee, []).append((caller, arc.instructions))
+            weight = weights.get((caller, callee), 0.0 if _name(caller) in REPORTS else None)
+            callers.setdefault(callee, []).append((caller, arc.instructions, weight))
             callees.setdefault(caller, []).append(callee)
     shares = dict(fixed)
     changed = {callee for caller, callee in weights} | {c for key in fixed for c in callees.get(key, ())}
@@ -93,17 +94,14 @@ def left_out_shares(graph: CallGraph) -> dict[Key, float]:
         for key in changed:
             if key in fixed:
                 continue
-            flows = [
-                (
-                    cost,
-                    weights.get((caller, key), 0.0 if _name(caller) in REPORTS else shares.get(caller, 0.0)),
-                )
-                for caller, cost in callers[key]
-            ]
-            if all(weight == 1.0 for _, weight in flows):
+            reached, is_all = 0.0, True
+            for caller, cost, known in callers[key]:
+                weight = known if known is not None else shares.get(caller, 0.0)
+                reached += cost * weight
+                is_all = is_all and weight == 1.0
+            if is_all:
                 share = 1.0  # also where the mark waited longer than the operation, and less than 0 is left
             else:
-                reached = sum(cost * weight for cost, weight in flows)
                 share = min(1.0, max(0.0, reached / whole[key])) if whole.get(key, 0.0) > 0 else 0.0
             if abs(share - shares.get(key, 0.0)) > 1e-9:
                 shares[key] = share

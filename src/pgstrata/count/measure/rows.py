@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pgstrata.count.measure.callgrind import CallGraph, Key, mean
-from pgstrata.count.measure.left_out import timed, untimed
+from pgstrata.count.measure.left_out import untimed
 from pgstrata.files.elf import DYNSYM, SYMTAB, sections_of
 
 Row = dict[str, Any]
@@ -17,14 +17,15 @@ LEAST = 0.5
 or at every other."""
 
 
-def start_row(role: str, start: int, operations: int, graph: CallGraph) -> Row:
-    """Returns a row of table `instructions` for a single start of a step, all figures per operation."""
+def start_row(role: str, start: int, operations: int, graph: CallGraph, left_out: float) -> Row:
+    """One start of a step: table `instructions`, all figures per operation. left_out: instructions that are
+    not judged."""
     row: Row = {
         "role": role,
         "start": start,
         "operations": operations,
-        "instructions": graph.instructions - timed(graph),
-        "timed_instructions": timed(graph),
+        "instructions": graph.instructions - left_out,
+        "timed_instructions": left_out,
     }
     if "D1mr" in graph.events:
         l1 = sum(map(graph.count, ("I1mr", "D1mr", "D1mw")))

@@ -14,7 +14,9 @@ from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.count.measure.callgrind import CallGraph
 from pgstrata.count.measure.engine import Engine, drive
+from pgstrata.count.measure.left_out import timed
 from pgstrata.count.measure.marks import MARK, CountableStep, Length, NotCountedError, apart, counted
+from pgstrata.count.measure.template import Templates
 from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, PgstrataError, ServerError
@@ -162,10 +164,18 @@ class StartResult:
     plans: dict[str, tuple[QueryPlan, ...]] = field(default_factory=dict)
     error: PgstrataError | None = None
     log_tail: str = ""
+    _left_out: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def left_out(self, step: str, role: str) -> float:
+        """Returns the instructions of a role that are not judged, which takes a tenth of a second to find."""
+        if (step, role) not in self._left_out:
+            self._left_out[step, role] = timed(self.steps[step][role])
+        return self._left_out[step, role]
 
 
 class FreshStart:
-    """A cluster of a variant from initdb to its end. `close` may be called from another thread."""
+    """A cluster of a variant from initdb to its end. `close` may be called from another thread. templates:
+    data folders that are copied instead of initdb."""
 
     def __init__(
         self,
@@ -174,6 +184,7 @@ class FreshStart:
         chosen: ChosenWorkload,
         engine: Engine,
         folder: Path,
+        templates: Templates | None,
     ) -> None:
         self._campaign, self._variant, self._chosen, self._engine = campaign, variant, chosen, engine
         self.cluster = Cluster(
@@ -187,6 +198,7 @@ class FreshStart:
             storage=variant.storage,
             outside=campaign.spec.allow_outside,
         )
+        self._templates = templates
         self._counts: Path | None = None
 
     def measure(
@@ -195,15 +207,20 @@ class FreshStart:
         check: Callable[[], None],
         *,
         with_plans: bool = False,
+        with_processes: bool = True,
     ) -> StartResult:
-        """Counts every step of the plan and leaves nothing running.
+        """Counts every step of the plan. Nothing is left running.
 
         check: raises where the end was asked for; with_plans: the plans of the steps are asked for when all
-        are counted. What fails is in the result.
+        are counted; with_processes: the server's own processes are counted, too. What fails is in the result.
         """
         result = StartResult()
         try:
             self._measure(plan, result, check)
+            if with_plans or with_processes:
+                self.cluster.stop("fast")  # its processes write what they have done when they end
+            if with_processes and self._counts is not None:
+                result.processes = self._engine.processes(self._counts)
             if with_plans:
                 self._ask_plans(plan, result, check)
         except PgstrataError as error:
@@ -224,8 +241,12 @@ class FreshStart:
         result: StartResult,
         check: Callable[[], None],
     ) -> None:
-        cluster, engine = self.cluster, self._engine
-        cluster.create()
+        cluster = self.cluster
+        template: Path | None = None
+        if self._templates is not None:
+            of = self._variant
+            template = self._templates.of(of.server, of.config, of.spec.initdb, cluster.folder.parent)
+        cluster.create(template)
         cluster.start()
         execute_sql(cluster, new_database(DATABASE))
         create_modules(cluster, self._variant.server, DATABASE, self._variant.extensions)
@@ -239,9 +260,6 @@ class FreshStart:
                 self._count(phase, result)
             else:
                 self._do(phase, check)
-        assert self._counts is not None
-        cluster.stop("fast")  # its processes write what they have done when they end
-        result.processes = engine.processes(self._counts)
 
     def _settings(self) -> dict[str, str]:
         return settings_for(known_settings(self._variant.server), self._variant.config.settings)

@@ -77,10 +77,16 @@ def headline(search_result: SearchResult) -> str:
 def _effect(effect: Outcome, search_result: SearchResult) -> str:
     """Returns how the bad end differs, and whether the other measure contradicts it."""
     text = f"{_verb(search_result.by)} {changed(effect, search_result.by)}"
-    if search_result.against is None:
-        return text
-    other = other_way(search_result.by)
-    return f"{text}, though it {_verb(other)} {changed(search_result.against, other)}"
+    return (
+        text
+        if search_result.against is None
+        else f"{text}, {though(search_result.against, other_way(search_result.by))}"
+    )
+
+
+def though(other: Outcome, by: By) -> str:
+    """The clause that names what the other measure says, where it contradicts: `though it has …`."""
+    return f"though it {_verb(by)} {changed(other, by)}"
 
 
 def _verb(by: By) -> str:
@@ -290,4 +296,5 @@ __all__ = [
     "search_json",
     "sentences",
     "shown_probability",
+    "though",
 ]

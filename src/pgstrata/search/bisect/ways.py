@@ -19,6 +19,12 @@ DISAGREE = 2.0
 """Standard errors by which both measures must differ from nothing before their signs are said to disagree."""
 
 
+def disagree(one: Outcome, other: Outcome) -> bool:
+    """True if two measures of one change are proven to have different signs."""
+    proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (one, other))
+    return proven and one.log_ratio * other.log_ratio < 0
+
+
 def other_way(by: By) -> By:
     """Returns the other measure."""
     return "rate" if by == "instructions" else "instructions"
@@ -61,13 +67,10 @@ class Ways:
     def disagreement(self) -> Outcome | None:
         """Returns what the other measure says of the ends, where its sign is another one."""
         effect, other = self._effect(self.leading), self._effect(other_way(self.leading))
-        if effect is None or other is None or effect.log_ratio * other.log_ratio >= 0:
-            return None
-        proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (effect, other))
-        return other if proven else None
+        return other if effect is not None and other is not None and disagree(effect, other) else None
 
     def _effect(self, by: By) -> Outcome | None:
         return self.procedures[by].effect
 
 
-__all__ = ["OTHER_WAY", "Ways", "other_way"]
+__all__ = ["OTHER_WAY", "Ways", "disagree", "other_way"]

@@ -21,7 +21,7 @@ from pgstrata.measure.two_servers import MeasuredWork, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect.hunt import build_server
 from pgstrata.search.bisect.procedure import Asked, By
-from pgstrata.search.patch.contradiction import Ratio, contradicts, sentence
+from pgstrata.search.patch.contradiction import Ratio, contradicts, disagreement, sentence
 from pgstrata.search.patch.series import Member, Series
 from pgstrata.source.patch import read_patch
 from pgstrata.stats.criterion import Criterion
@@ -62,6 +62,17 @@ class Compared:
         counted = self.counts.steps if self.counts is not None else ()
         return {s.name: Ratio(s.ratio, s.low, s.high, s.word) for s in counted if s.other is not None}
 
+    @property
+    def disagreements(self) -> list[str]:
+        """A sentence for each step whose time moved the other way than its instructions."""
+        counted = self.ratios("instructions")
+        cases = [
+            disagreement(self.title, step, rate, counted[step])
+            for step, rate in self.ratios("rate").items()
+            if step in counted
+        ]
+        return [sentence_ for sentence_ in cases if sentence_ is not None]
+
 
 @dataclass(frozen=True)
 class MeasuredSeries:
@@ -72,6 +83,11 @@ class MeasuredSeries:
     folder: Path
     compared: tuple[Compared, ...]
     by: Asked = "rate"
+
+    @property
+    def disagreements(self) -> list[str]:
+        """A sentence for each step of a comparison whose time moved the other way than its instructions."""
+        return [sentence_ for one in self.compared for sentence_ in one.disagreements]
 
     @property
     def contradictions(self) -> list[str]:

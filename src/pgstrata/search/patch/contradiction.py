@@ -1,4 +1,4 @@
-"""Whether the steps of a series multiply to its whole."""
+"""Whether the steps of a series multiply to its whole, and both measures of a step have one sign."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgstrata.search.bisect.procedure import BUILD_ERROR, PROOF, By
+from pgstrata.search.bisect.search import Outcome
+from pgstrata.search.bisect.text import changed, though
+from pgstrata.search.bisect.ways import disagree
 from pgstrata.stats.distributions import NORMAL_95
 
 
@@ -25,6 +28,11 @@ class Ratio:
         if not 0 < self.low <= self.high < math.inf:
             return math.inf
         return math.hypot(math.log(self.high / self.low) / (2 * NORMAL_95), BUILD_ERROR[by])
+
+    def outcome(self, by: By) -> Outcome:
+        """Converts the ratio to a log ratio that is below 0 where it is worse, with its error."""
+        log = math.log(self.value) if 0 < self.value < math.inf else 0.0
+        return Outcome(-log if by == "instructions" else log, self.error(by))
 
 
 def contradicts(parts: Sequence[Ratio], whole: Ratio, margin: float, by: By) -> bool:
@@ -49,4 +57,16 @@ def sentence(step: str, parts: Sequence[Ratio], whole: Ratio, by: By) -> str:
     )
 
 
-__all__ = ["Ratio", "contradicts", "sentence"]
+def disagreement(title: str, step: str, rate: Ratio, instructions: Ratio) -> str | None:
+    """Returns a sentence where a step is proven slower with fewer instructions, or faster with more; None
+    where it is not."""
+    timed, counted = rate.outcome("rate"), instructions.outcome("instructions")
+    if not disagree(timed, counted):
+        return None
+    return (
+        f"{title}: {step} is {changed(timed, 'rate')}, {though(counted, 'instructions')}; "
+        "instructions are not speed"
+    )
+
+
+__all__ = ["Ratio", "contradicts", "disagreement", "sentence"]

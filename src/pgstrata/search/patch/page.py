@@ -64,6 +64,7 @@ def series_json(outcome: MeasuredSeries) -> Json:
             for compared in outcome.compared
         ],
         "contradictions": outcome.contradictions,
+        "disagreements": outcome.disagreements,
         "folder": str(outcome.folder),
     }
 
@@ -71,19 +72,19 @@ def series_json(outcome: MeasuredSeries) -> Json:
 def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """Returns the series as text: the members and how they were compared, a table for each comparison, and
     the functions that moved."""
-    lines = [*_head(outcome), ""]
-    contradictions = outcome.contradictions
-    lines += (
-        [*(f"**{sentence}**" if markdown else sentence for sentence in contradictions), ""]
-        if contradictions
-        else []
-    )
+    lines = [*_doubts(outcome.disagreements, markdown), *_head(outcome), ""]
+    lines += _doubts(outcome.contradictions, markdown)
     for compared in outcome.compared:
         lines += [*_timed(compared, markdown), *_counted(outcome, compared, markdown)]
         more = [*_cpu_lines(compared), *_moved_lines(outcome, compared)]
         lines += ["", *(f"- {line}" if markdown else line for line in more)] if more else []
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _doubts(sentences: Sequence[str], markdown: bool) -> list[str]:
+    """Sentences that nobody may miss, and an empty line; nothing where there are none."""
+    return [*(f"**{text}**" if markdown else text for text in sentences), ""] if sentences else []
 
 
 def _timed(compared: Compared, markdown: bool) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from pgstrata.cli.quiet import is_quiet, progress_console
 
 if TYPE_CHECKING:
-    from pgstrata.watch.passing import Known
+    from pgstrata.watch.known import Known
 
 
 def site(

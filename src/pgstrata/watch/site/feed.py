@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from pgstrata.errors import harmless
 from pgstrata.watch.history import Alarm
-from pgstrata.watch.passing import Known
+from pgstrata.watch.known import Known
 from pgstrata.watch.site.sheets import WatchSite
 from pgstrata.watch.text import listed_alarms, others, title
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pgstrata.numbers import counted
+from pgstrata.numbers import counted, duration
 from pgstrata.page.blocks import (
     Align,
     Block,
@@ -31,6 +31,7 @@ from pgstrata.search.bisect.text import changed, interval
 from pgstrata.store import slug
 from pgstrata.watch.detect import Point
 from pgstrata.watch.history import Alarm
+from pgstrata.watch.known import Known
 from pgstrata.watch.moves import Move, Moves, moves_at, moves_of
 from pgstrata.watch.page import (
     COLOURS,
@@ -41,7 +42,6 @@ from pgstrata.watch.page import (
     series_chart,
     value_cell,
 )
-from pgstrata.watch.passing import Known
 from pgstrata.watch.text import (
     alarm_record,
     listed_alarms,
@@ -323,7 +323,10 @@ class WatchSite:
         values = self.known.values.get(stop.id)
         terms = [Term("Commit", stop.id), Term("Author", stop.author), Term("Date", stop.date)]
         if values:
-            terms.append(Term("Measured", values.at, f"in {values.seconds:.0f} s"))
+            cpu = f", {duration(values.cpu_seconds)} of CPU" if values.cpu_seconds else ""
+            terms.append(Term("Measured", values.at, f"in {duration(values.seconds)}{cpu}"))
+            if values.same_as:
+                terms.append(Term("Values of", values.same_as, "it executes the same code"))
         return Facts([term for term in terms if term.value])
 
     def _values_record(self, position: int) -> Json:

@@ -19,7 +19,7 @@ from pgstrata.report.index import campaigns_section
 from pgstrata.report.write import copy_plotly, release
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock, own_results
-from pgstrata.watch.passing import Known
+from pgstrata.watch.known import Known
 from pgstrata.watch.site import feed
 from pgstrata.watch.site.campaigns import write_campaigns
 from pgstrata.watch.site.sheets import Sheet, WatchSite
