@@ -27,6 +27,10 @@ from pgstrata.stats.verdict import Verdict, Word
 GROWTH = 0.2
 """Slope of log rate over log clients below which a rate no longer grows: twice the clients, 15 % more."""
 
+STEEPEST = 1.0
+"""Largest slope: twice the clients do at most twice the work (asymptotic bounds). Without it, one number of
+clients left of a knee leaves open where between both the knee is."""
+
 MISFIT = 0.05
 """Standard deviation of a log rate about the two lines, beside its own error: real curves are rounded."""
 
@@ -99,21 +103,21 @@ def knee(curve: Curve, confidence: float = CONFIDENCE) -> Knee:
 
 def _misfit(x: Array, y: Array, weights: Array) -> float:
     """Returns the weighted sum of squares about the best two lines that meet at x = 0: the first grows, the
-    second does not."""
+    second does not. Its minimum has each slope free, or at a bound."""
     ones, before, after = np.ones_like(x), np.minimum(x, 0.0), np.maximum(x, 0.0)
     least = math.inf
-    for before_fixed, after_fixed in product((False, True), repeat=2):
-        fixed = GROWTH * (before * before_fixed + after * after_fixed)
-        free = [ones, *([] if before_fixed else [before]), *([] if after_fixed else [after])]
+    for before_slope, after_slope in product((None, GROWTH, STEEPEST), (None, GROWTH)):
+        fixed = before * (before_slope or 0.0) + after * (after_slope or 0.0)
+        free = [ones, *([before] if before_slope is None else []), *([after] if after_slope is None else [])]
         design = np.column_stack(free) * weights[:, None]
         target = (y - fixed) * weights
         solved = np.linalg.lstsq(design, target, rcond=None)[0]
         slopes = list(solved[1:])
-        first = GROWTH if before_fixed else slopes.pop(0)
-        second = GROWTH if after_fixed else slopes.pop(0)
-        if (first >= GROWTH or not before.any()) and second <= GROWTH:
+        first = slopes.pop(0) if before_slope is None else before_slope
+        second = slopes.pop(0) if after_slope is None else after_slope
+        if (GROWTH <= first <= STEEPEST or not before.any()) and second <= GROWTH:
             least = min(least, float(((design @ solved - target) ** 2).sum()))
-            if not before_fixed and not after_fixed:
+            if before_slope is None and after_slope is None:
                 break
     return least
 

@@ -36,11 +36,12 @@ class TprocCOptions(CurveOptions):
         (MIX,),
         min_length=1,
         max_length=6,
-        description="steps: `mix` (45/43/4/4/4 of a hundred), and kinds of transactions alone",
+        description="steps: `mix` (10/10/1/1/1 of 23), and kinds of transactions alone",
     )
-    code: Literal["functions", "statements"] = Field(
+    code: Literal["functions", "sets", "statements"] = Field(
         "functions",
-        description="transactions are one call of a function in PL/pgSQL, or statements of the client",
+        description="transactions are one call of a function in PL/pgSQL, or statements of the client; `sets`: "
+        "functions whose statements work on a whole order, as HammerDB's",
     )
     mode: Mode = Field("prepared", description="query mode of the calls or statements")
     all_warehouses: bool = Field(

@@ -127,7 +127,8 @@ def _load(o: TprocCOptions, warehouses: int) -> list[Phase]:
     ]
     indexes = [[Sql.verbatim(text, name=text)] for table in schema.TABLES for text in schema.indexes(table)]
     size = warehouses * rows.warehouse_bytes
-    functions = files("pgstrata.tproc_c").joinpath("functions.sql").read_text("utf-8")
+    code = ["functions.sql", *(["sets.sql"] if o.code == "sets" else [])]
+    functions = [files("pgstrata.tproc_c").joinpath(name).read_text("utf-8") for name in code]
     made_of = {"format": FORMAT, "seed": o.seed, "size": o.size, "warehouses": warehouses}
     suffix = _suffix(o, warehouses)
     return [
@@ -135,7 +136,7 @@ def _load(o: TprocCOptions, warehouses: int) -> list[Phase]:
         Admin("create tables", schema.create()),
         _loading(o, f"load{suffix}", copies, "warehouses/s", float(warehouses), size / _COPY),
         _loading(o, f"keys{suffix}", indexes, "warehouses/s", float(warehouses), size / _INDEX),
-        Admin("create functions", [functions]),
+        Admin("create functions", functions),
         Settle(schema.TABLES, seconds=0),
         *_conditions(o, f"load{suffix}", {}, is_last=False),
     ]
