@@ -113,6 +113,29 @@ def _rows(place: Path) -> list[dict[str, object]]:
     return list(runs[0].table("queries"))
 
 
+def test_a_run_in_which_no_query_can_be_compared_fails_with_the_servers_words(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "not-there.sql").write_text("select 1 from nothing")
+    command = (
+        "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
+        place / "not-there.sql", "--max-seconds", "10", "--data-dir", place, "--no-report",
+    )  # fmt: skip
+    done = pgstrata(*command)
+    assert done.returncode == 1, done.stdout
+    words = 'both sides reject it: relation "nothing" does not exist'
+    assert f"failed: no query could be compared: queries.not-there: {words}" in done.stderr
+    assert words in " ".join(done.stdout.split())
+    assert "Disturbed" not in done.stdout and "verdict (" not in done.stdout
+    checked = pgstrata("check", "--base", "pg17.default", "--fail-slower", "50%")
+    assert checked.returncode in (2, 3), checked.stderr
+    again = pgstrata(*command, "--format", "json")
+    assert again.returncode == 1
+    (step,) = json.loads(again.stdout)["comparisons"][0]["steps"]
+    assert (step["word"], step["base_end"], step["other_end"]) == ("unclear", "rejected", "rejected")
+    assert words in step["reason"]
+
+
 def test_a_query_with_parameters_asks_for_values(place: Path, pgstrata: Program, pg17: Server) -> None:
     (place / "slow.sql").write_text("select $2::text -- $3\n where 1 = $1 and '$4' <> ''")
     done = pgstrata(

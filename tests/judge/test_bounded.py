@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.bounded import NEIGHBOURS, bounds_of, judge_bounded
+from pgstrata.judge.bounded import NEIGHBOURS, bounded_interval, bounds_of, judge_bounded
 from pgstrata.judge.single_queries import QuerySide, judge_query
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import QueryTurns, Slice
@@ -61,6 +61,21 @@ def test_equal_sides_are_never_called_different_at_any_look() -> None:
         base, other = simulated(random.Random(seed), 1.0, 120)
         for pairs in (3, 5, 8, 12, 20, 40, 80, 120):
             assert judge_bounded(of(base[:pairs], other[:pairs]), CRITERION) is None
+
+
+@pytest.mark.parametrize("factor", [1.0, 1 / 3, 12.0])
+def test_an_interval_of_bounds_holds_what_waits_hide(factor: float) -> None:
+    for seed in range(100):
+        base, other = simulated(random.Random(seed), factor, 60)
+        for pairs in (3, 8, 20, 60):
+            verdict = bounded_interval(of(base[:pairs], other[:pairs]), CRITERION)
+            assert verdict is not None and verdict.word == "unclear"
+            assert verdict.low <= 1 / factor <= verdict.high
+    quiet = [turn(n, 1e-3, 1e-4) for n in range(1, 20)]
+    narrow = bounded_interval(of(quiet, quiet), CRITERION)
+    assert narrow is not None and 1 / (NEIGHBOURS * 1.2) < narrow.low < 1 < narrow.high < NEIGHBOURS * 1.2
+    idle = [turn(n, 0.0, 1e-3) for n in range(1, 20)]
+    assert bounded_interval(of(quiet, idle), CRITERION) is None, "nothing bounds what may all be waiting"
 
 
 @pytest.mark.parametrize(("factor", "word"), [(40.0, "slower"), (1 / 40, "faster")])

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pgstrata.judge.compare import compare_all
 from pgstrata.judge.plan_detail import detail, differences
@@ -106,6 +107,59 @@ def test_a_remedy_with_the_old_plan_tells_more_of_the_planners_part() -> None:
     assert cause(0.1, 0.14, 0.1, **few, remedies=(trial("setting", 0.14, 0.1),)).word == "unknown"
     longer = trial("setting", 0.14, 0.1, plan_is_old=True)
     assert cause(0.1, 0.14, 0.1, **few, remedies=(longer,)).word == "partly planner"
+
+
+def disturbed(seconds: float, pairs: int = 20, seed: int = 1) -> tuple[Slice, ...]:
+    """Turns beside other programs: an execution needs so much CPU, and waits for up to as long again."""
+    dice = random.Random(seed)
+    clocks = [seconds * dice.uniform(1.1, 2.0) for _ in range(pairs)]
+    return tuple(
+        Slice(pair=n, seconds=clock, rate=1 / clock, cpu_seconds=seconds, other_load=0.9)
+        for n, clock in enumerate(clocks, 1)
+    )
+
+
+def judged_beside(base: float, new: float, forced: float) -> QueryCause:
+    record = QueryCauseRecord(
+        name="q",
+        differences=DIFFER,
+        old_plan=FORCED,
+        base=disturbed(base, seed=1),
+        new=disturbed(new, seed=2),
+        forced=disturbed(forced, seed=3),
+    )
+    verdict = look(record.base, record.new, 0.25, Criterion())
+    return judge_cause(record, ("pg13", "pg17"), verdict, 0.25, Criterion(), base)
+
+
+def test_large_factors_have_their_cause_beside_other_programs() -> None:
+    found = judged_beside(0.001, 0.3, 0.001)
+    assert found.word == "planner"
+    assert found.sentence.endswith("(by CPU time: other programs used the CPUs in 20 of 20 pairs)")
+    assert judged_beside(0.001, 0.3, 0.3).word == "executor"
+    assert judged_beside(0.001, 0.1, 0.012).word == "both"
+    assert judged_beside(0.001, 0.012, 0.001).word == "partly planner", "waits may hide an executor's part"
+    assert judged_beside(0.001, 0.002, 0.001).word == "unknown"
+
+
+def test_a_remedy_is_proven_beside_other_programs() -> None:
+    helps = TrialTurns(name="q", without=disturbed(0.3, seed=2), with_it=disturbed(0.001, seed=4))
+    nothing = TrialTurns(name="q", without=disturbed(0.3, seed=2), with_it=disturbed(0.29, seed=5))
+    trials = [
+        RemedyTrial(kind="analyze", sql=("ANALYZE t",), turns=nothing),
+        RemedyTrial(kind="index", sql=("CREATE INDEX i ON t (a)",), turns=helps),
+    ]
+    assert best_trial(trials, 0.25, Criterion()) is trials[1]
+    assert best_trial(trials[:1], 0.25, Criterion()) is None
+
+
+def test_disturbed_turns_without_cpu_times_prove_nothing() -> None:
+    base, other = (
+        tuple(structs.replace(part, cpu_seconds=None) for part in disturbed(seconds, seed=seed))
+        for seed, seconds in enumerate((0.001, 0.3))
+    )
+    verdict = look(base, other, 0.25, Criterion())
+    assert (verdict.word, verdict.aside, verdict.is_bounded) == ("unclear", True, False)
 
 
 def test_the_planner_of_a_query_that_became_faster() -> None:

@@ -88,7 +88,14 @@ def test_a_query_that_one_side_rejects_is_no_comparison() -> None:
     base = [query("q1", 0.1), rejected("q2"), rejected("q3")]
     other = [rejected("q1"), query("q2", 0.1), rejected("q3")]
     comparison, words = compared(base, other)
-    assert set(words) == {"q1", "q2"}, "what both reject is nothing to compare"
+    both = words["q3"]
+    assert (both.verdict.word, both.ratio, both.is_compared, both.is_rejected) == (
+        "unclear",
+        None,
+        False,
+        True,
+    )
+    assert both.verdict.reason == 'both sides reject it: syntax error at or near "QUALIFY"'
     for name, label in (("q1", "new"), ("q2", "old")):
         verdict = words[name].verdict
         assert (verdict.word, verdict.aside) == ("unclear", True)

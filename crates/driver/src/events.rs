@@ -9,6 +9,8 @@ use std::sync::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::clock::{self, Nanos};
+use crate::run_delay::CpuTimes;
 use crate::spec::VERSION;
 
 /// What pgstrata-driver says: one line of its output. docs/reference/driver.md explains every key.
@@ -338,6 +340,32 @@ pub struct StatementDone {
     pub error: Option<SqlError>,
     /// File in `results_dir` that has the rows.
     pub result: Option<String>,
+    /// Only where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<StatementCpu>,
+}
+
+/// What an execution of a statement took of the CPUs, parallel workers aside.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct StatementCpu {
+    /// Those in which its backend had a CPU.
+    pub seconds: f64,
+    /// Those of them until the statement was bound; null where it was sent in the simple protocol.
+    pub planning_seconds: Option<f64>,
+    /// Those in which its backend, or the driver's thread, was ready and had no CPU.
+    pub waited_seconds: f64,
+}
+
+impl StatementCpu {
+    /// planned: how long its backend ran until it was bound; rest: since then, or of all of it.
+    pub fn of(planned: Option<Nanos>, rest: CpuTimes) -> StatementCpu {
+        StatementCpu {
+            seconds: clock::seconds(planned.unwrap_or_default() + rest.ran),
+            planning_seconds: planned.map(clock::seconds),
+            waited_seconds: clock::seconds(rest.waited),
+        }
+    }
 }
 
 /// The server's error.

@@ -20,7 +20,7 @@ use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::replay;
-use crate::run_delay::ConnectionTimes;
+use crate::run_delay::{ConnectionTimes, StatementTimes};
 use crate::slices::Slices;
 use crate::spec::{Connection, Spec, VERSION};
 use crate::statements::StatementWriter;
@@ -248,6 +248,11 @@ fn work(
     for client in clients.iter_mut() {
         if spec.local && (spec.windows.is_some() || spec.frozen.is_some() || spec.slices) {
             client.session.watch(ConnectionTimes::of(client.pid, sharing));
+        }
+        let role = client.session.role;
+        let records = role.statements.iter().any(|statement| statement.record);
+        if spec.local && records && sharing == 1 && !role.reconnect {
+            client.session.watch_statements(StatementTimes::of(client.pid));
         }
         client.session.open(begin, measured_from);
     }

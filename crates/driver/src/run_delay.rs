@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::pread;
 
-use crate::clock::Nanos;
+use crate::clock::{self, Nanos};
 
 /// Time on a CPU, and time ready without one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,45 @@ impl ConnectionTimes {
     }
 }
 
+/// The CPU times of the statements of a connection that a thread serves alone.
+#[derive(Debug)]
+pub struct StatementTimes {
+    backend: Task,
+    thread: Task,
+    pid: i32,
+    ran: Nanos,
+}
+
+impl StatementTimes {
+    /// Watches the backend with this process id and the calling thread. None where the kernel does not tell.
+    pub fn of(backend: i32) -> Option<StatementTimes> {
+        let ran = (backend > 0).then(|| clock::of_process(backend))??;
+        let task = Task::open(&format!("/proc/{backend}/schedstat"))?;
+        Some(StatementTimes {
+            backend: task,
+            thread: Task::open("/proc/thread-self/schedstat")?,
+            pid: backend,
+            ran,
+        })
+    }
+
+    /// The time the backend ran since the last call of this or of `since_last`: all that is read where an
+    /// answer is still under way. None once the backend has ended.
+    pub fn ran_since_last(&mut self) -> Option<Nanos> {
+        // The first number of schedstat lags by up to a tick of a process that has not left its CPU.
+        let ran = clock::of_process(self.pid)?;
+        let since = ran.saturating_sub(self.ran);
+        self.ran = ran;
+        Some(since)
+    }
+
+    /// The same, and the time the backend or the thread waited for a CPU since the last call of this.
+    pub fn since_last(&mut self) -> Option<CpuTimes> {
+        let waited = self.backend.since_last()?.waited + self.thread.since_last()?.waited;
+        Some(CpuTimes { ran: self.ran_since_last()?, waited })
+    }
+}
+
 #[derive(Debug)]
 struct Task {
     file: File,
@@ -107,6 +146,17 @@ mod tests {
     fn a_process_that_does_not_exist_is_not_watched() {
         assert!(ConnectionTimes::of(0, 1).is_none());
         assert!(ConnectionTimes::of(i32::MAX, 1).is_none());
+    }
+
+    #[test]
+    fn a_statement_takes_what_its_backend_ran() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let Some(mut times) = StatementTimes::of(own) else { return };
+        let begun = clock::now();
+        while clock::now() - begun < 20_000_000 {}
+        let busy = times.since_last().unwrap();
+        assert!(busy.ran > 0, "what has not left its CPU counts");
+        assert!(StatementTimes::of(i32::MAX).is_none() && StatementTimes::of(0).is_none());
     }
 
     #[test]

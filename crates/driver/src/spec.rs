@@ -76,7 +76,8 @@ pub struct Spec {
     /// Works only in slices that the command `slice` gives; `warmup_seconds` above 0: the first is the warm-up.
     #[serde(default)]
     pub slices: bool,
-    /// Backends are processes of this machine: windows and stretches say how long they ran and waited.
+    /// Backends are processes of this machine: windows, stretches and recorded statements say how long they ran
+    /// and waited.
     #[serde(default)]
     pub local: bool,
     /// Longest time that statements under way at the end of the step may still take.

@@ -175,6 +175,8 @@ def check(
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
     open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
+    # What no side can execute is slower nowhere; where that is all there is, nothing is known.
+    open_ = [s for s in open_ if not s.is_rejected] or ([] if any(s.is_compared for s in steps) else open_)
     _print(timed_comparisons, form, slower)
     _say_end(slower, open_, margin)
     raise typer.Exit(1 if slower else 3 if open_ else 0)

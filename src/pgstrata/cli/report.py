@@ -187,14 +187,14 @@ def write_quietly(plan: Plan, results: Path) -> Path:
     return write_report_of(run_set, report_folder(results, name)).html
 
 
-def show_results(plan: Plan, results: Path, *, page: bool) -> None:
-    """Prints the summary of a campaign that has just been run. page: writes its report, too, where it
-    belongs."""
+def show_results(plan: Plan, results: Path, *, page: bool) -> RunSet:
+    """Prints the summary of a campaign that has just been run, and returns it. page: writes its report, too,
+    where it belongs."""
     from pgstrata.store import Results
 
     name = plan.campaign.name
     out = report_folder(results, name) if page else None
-    write_and_show(Results(results), campaign=name, base=plan.base, out=out, published=_beside(plan))
+    return write_and_show(Results(results), campaign=name, base=plan.base, out=out, published=_beside(plan))
 
 
 def _beside(plan: Plan) -> list[Published]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome
+    from pgstrata.page.results import RunSet
 
 
 class Machines(Protocol):
@@ -62,6 +63,9 @@ class Machines(Protocol):
         """Runs a campaign on the machines of a fleet and returns the exit code."""
         ...
 
+
+MOST_REASONS = 3
+"""Queries that are named where none could be compared."""
 
 MOST_WAITING_SECONDS = 7 * 86_400.0
 """Longest time that `--wait-quiet` accepts."""
@@ -295,19 +299,36 @@ def carry_out(
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     readable = len(outcome.failed) < len(outcome.plan.runs)
+    shown: RunSet | None = None
     if as_json:
         page = write_quietly(outcome.plan, results) if report and readable else None
-        _print_end(campaign, outcome, beside, page)
+        shown = _print_end(campaign, outcome, beside, page)
     elif readable:
-        show_results(outcome.plan, results, page=report)
-    return 1 if outcome.failed or beside else 0
+        shown = show_results(outcome.plan, results, page=report)
+    not_compared = "" if shown is None else _not_compared(shown)
+    if not_compared:
+        print(f"failed: no query could be compared: {not_compared}", file=sys.stderr)
+    return 1 if outcome.failed or beside or not_compared else 0
+
+
+def _not_compared(results: RunSet) -> str:
+    """Returns why none of the queries that have verdicts of their own could be compared; empty where one
+    could, or there are none."""
+    queries = [
+        query for comparison in results.comparisons for step in comparison.steps for query in step.queries
+    ]
+    if any(query.is_compared for query in queries):
+        return ""
+    reasons = dict.fromkeys(f"{query.step}: {query.verdict.reason}" for query in queries)
+    rest = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return "; ".join(list(reasons)[:MOST_REASONS]) + rest
 
 
 def _print_end(
     campaign: Campaign, outcome: CampaignOutcome, beside: list[tuple[str, str, str]], page: Path | None
-) -> None:
-    """Prints the outcome of a campaign as a single object: its failures, its verdicts as `compare` has them,
-    its page."""
+) -> RunSet | None:
+    """Prints what came of a campaign as one object: its failures, its verdicts as `compare` has them, its
+    page. Returns its results."""
     from pgstrata.cli.output import print_json
     from pgstrata.page.results import read_results
     from pgstrata.store import Results
@@ -326,6 +347,7 @@ def _print_end(
             "report": None if page is None else str(page.resolve()),
         }
     )
+    return results
 
 
 def _plan_record(plan: Plan) -> dict[str, object]:

@@ -145,6 +145,17 @@ class SqlError(Read, frozen=True, kw_only=True):
     message: str
 
 
+class StatementCpu(Read, frozen=True, kw_only=True):
+    """What an execution of a statement took of the CPUs, parallel workers aside."""
+
+    seconds: float
+    """Those in which its backend had a CPU."""
+    planning_seconds: float | None
+    """Those of them until the statement was bound; None where it was sent in the simple protocol."""
+    waited_seconds: float
+    """Those in which its backend, or the driver's thread, was ready and had no CPU."""
+
+
 class StatementDone(Read, frozen=True, kw_only=True, tag_field="event", tag="statement"):
     """One execution of a statement that is recorded."""
 
@@ -162,6 +173,8 @@ class StatementDone(Read, frozen=True, kw_only=True, tag_field="event", tag="sta
     """The server's error, or None."""
     result: str | None
     """File in `results_dir` that has the rows."""
+    cpu: StatementCpu | None = None
+    """Only where that is known."""
 
 
 class Latency(Read, frozen=True, kw_only=True):

@@ -426,7 +426,8 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     """Works only in slices that the command `slice` gives; `warmup_seconds` above 0: the first is the
     warm-up."""
     local: bool = False
-    """Backends are processes of this machine: windows and stretches say how long they ran and waited."""
+    """Backends are processes of this machine: windows, stretches and recorded statements say how long they
+    ran and waited."""
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""
     answer_overtime_seconds: float | None = None

@@ -4,6 +4,9 @@ side takes with all its waits is slower, whoever else used the CPUs.
 The seconds of an execution are at most those on the clock, and at least those its backend had a CPU. So the
 ratio of two of them has bounds, which no waiting can leave. Only what lies beyond counts, less what
 neighbours on the same caches and cores may take.
+
+The same bounds give an interval of the ratio where nothing lies beyond: how much of a difference is left
+with another plan, say.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from dataclasses import replace
 from statistics import median_high
 
 from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.pairs import neighbours
+from pgstrata.judge.disturbance import LEFT_OUT
+from pgstrata.judge.pairs import left_out, neighbours
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict
@@ -23,8 +27,20 @@ from pgstrata.store.record import Slice
 NEIGHBOURS = 1.5
 """So much more CPU time the same work may take beside other programs: caches, sibling threads."""
 
+BY_CPU_TIME = "by CPU time"
+"""Begins or is part of the reason of a verdict on bounds."""
+
 Bounds = tuple[float, float]
 """Of the logarithm of other rate ÷ base rate."""
+
+Turns = Sequence[tuple[AloneTurns, AloneTurns]]
+
+
+def disturbed_by(turns: Turns) -> str:
+    """Returns what disturbed most of the pairs, so that the clock tells nothing; empty where nothing did."""
+    counts = [left_out(*both) for both in turns]
+    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
+    return f"other programs used the CPUs in {out:,} of {known:,} pairs" if out > LEFT_OUT * known else ""
 
 
 def bounds_of(base: Slice, other: Slice) -> Bounds | None:
@@ -42,22 +58,16 @@ def bounds_of(base: Slice, other: Slice) -> Bounds | None:
     return base_least - other_most, base_most - other_least
 
 
-def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict | None:
+def judge_bounded(turns: Turns, criterion: Criterion) -> Verdict | None:
     """Returns slower or faster where the bounds of all pairs prove it, disturbed ones too; None where they do
     not. Its ratio is the end of the interval that is nearer to 1: it differs by so much at least.
 
     May be looked at after every pair (`stats.executions`).
     """
-    bounds = [
-        of_pair
-        for base, other in turns
-        for ours, theirs in neighbours(base, other)
-        if (of_pair := bounds_of(ours, theirs)) is not None
-    ]
+    bounds = _all_bounds(turns)
     if len(bounds) < executions.FIRST:
         return None
-    near = [_nearest(low, high) for low, high in bounds]
-    verdict = executions.look([1.0] * len(near), [math.exp(log) for log in near], criterion=criterion)
+    verdict = _look([_nearest(low, high) for low, high in bounds], criterion)
     if verdict.word not in ("slower", "faster"):
         return None
     ends = [low if verdict.word == "slower" else high for low, high in bounds]
@@ -65,6 +75,42 @@ def judge_bounded(turns: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Cri
     if verdict.word == "slower":
         return replace(verdict, low=min(math.exp(far) / NEIGHBOURS, verdict.low))
     return replace(verdict, high=max(math.exp(far) * NEIGHBOURS, verdict.high))
+
+
+def bounded_interval(turns: Turns, criterion: Criterion) -> Verdict | None:
+    """Returns an unclear verdict whose interval holds the ratio however long a side waited, neighbours
+    allowed for; None where the bounds of a pair are open. Its ratio is the middle of the interval.
+
+    May be looked at after every pair.
+    """
+    bounds = _all_bounds(turns)
+    if len(bounds) < executions.FIRST or not all(math.isfinite(end) for pair in bounds for end in pair):
+        return None
+    slack = math.log(NEIGHBOURS)
+    lowest = _look([low - slack for low, _ in bounds], criterion)
+    highest = _look([high + slack for _, high in bounds], criterion)
+    return replace(
+        lowest,
+        word="unclear",
+        ratio=math.sqrt(lowest.ratio * highest.ratio),
+        high=highest.high,
+        p_value=1.0,
+        reason="",
+    )
+
+
+def _all_bounds(turns: Turns) -> list[Bounds]:
+    """The bounds of all pairs of which they are known."""
+    return [
+        of_pair
+        for base, other in turns
+        for ours, theirs in neighbours(base, other)
+        if (of_pair := bounds_of(ours, theirs)) is not None
+    ]
+
+
+def _look(logs: Sequence[float], criterion: Criterion) -> Verdict:
+    return executions.look([1.0] * len(logs), [math.exp(log) for log in logs], criterion=criterion)
 
 
 def _nearest(low: float, high: float) -> float:
@@ -75,4 +121,4 @@ def _nearest(low: float, high: float) -> float:
     return min(0.0, high + slack)
 
 
-__all__ = ["NEIGHBOURS", "bounds_of", "judge_bounded"]
+__all__ = ["BY_CPU_TIME", "NEIGHBOURS", "bounded_interval", "bounds_of", "disturbed_by", "judge_bounded"]

@@ -28,6 +28,7 @@ from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
 from pgstrata.judge.query_causes import QueryCause, judge_cause
+from pgstrata.judge.query_parts import QueryParts, query_parts
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.single_queries import UNIT, Phases, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
@@ -43,7 +44,7 @@ from pgstrata.stats.verdict import Verdict, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import ComparisonRecord
+from pgstrata.store.record import ComparisonRecord, QueryCauseRecord
 from pgstrata.turns.table import kind_of
 
 Json = dict[str, Any]
@@ -77,11 +78,23 @@ class StepVerdict:
     """Of a query that was proven to differ while it was measured: why, and what helps."""
     phases: Phases | None = None
     """Of a query: planning and execution by themselves, where they were told apart."""
+    parts: QueryParts | None = None
+    """Of a query that differs: where its time went, as far as that is known."""
 
     @property
     def ratio(self) -> float | None:
         """Other ÷ base; None where nothing was measured that could be held against each other."""
         return self.verdict.ratio if self.verdict.n else None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether anything was held against each other: pairs, or a limit that one side runs into."""
+        return self.verdict.n > 0 or self.verdict.decided
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether it is a query that both sides reject."""
+        return self.ends == ("rejected", "rejected")
 
     def ratio_on(self, machine: str) -> float | None:
         """Returns the ratio on a single machine, if the verdict is across several; None for a machine that is
@@ -113,6 +126,7 @@ class StepVerdict:
             **({"base_end": self.ends[0], "other_end": self.ends[1]} if self.evidence == "queries" else {}),
             **({"cause": self.cause.record()} if self.cause is not None else {}),
             **(self.phases.record() if self.phases is not None else {}),
+            **({"parts": to_builtins(self.parts.record())} if self.parts is not None else {}),
         }
 
 
@@ -301,9 +315,15 @@ def _query(
     """Returns the verdict on a query as a verdict on a step. verdict: that of the query, adjusted for the
     number of all; base, other: the step of both."""
     rates = query.base_rate, query.other_rate
-    cause = None
+    cause = parts = None
     if verdict.word in ("slower", "faster"):
-        cause = _cause(query, verdict, base, other)
+        looked_into = _looked_into(query.name, base, other)
+        if looked_into is not None:
+            cause = _cause(query, verdict, *looked_into)
+        if query.means is not None:
+            record = looked_into[0] if looked_into is not None else None
+            told = (record.files, record.planning_seconds) if record is not None else ()
+            parts = query_parts(query.means, *told)
     return StepVerdict(
         workload,
         name,
@@ -314,24 +334,29 @@ def _query(
         ends=query.ends,
         cause=cause,
         phases=query.phases,
+        parts=parts,
     )
 
 
-def _cause(query: QueryVerdict, verdict: Verdict, base: _Side, other: _Side) -> QueryCause | None:
-    """Returns why a query differs, from the last comparison that has looked for the reason; None if none
-    has."""
+def _looked_into(
+    name: str, base: _Side, other: _Side
+) -> tuple[QueryCauseRecord, MeasuredStep, MeasuredStep] | None:
+    """What the last comparison that has looked for it recorded of why a query differs, with its sides."""
     for repeat in sorted(base.keys() & other.keys(), reverse=True):
         ours, theirs = base[repeat], other[repeat]
-        record = next(
-            (query_cause for query_cause in theirs.record.query_causes if query_cause.name == query.name),
-            None,
-        )
+        record = next((one for one in theirs.record.query_causes if one.name == name), None)
         if record is not None and _together(ours.run, theirs.run) is not None:
-            labels = ours.run.variant, theirs.run.variant
-            limit, seconds = theirs.record.load_limit, _inverse(query.base_rate)
-            planning = query.phases.planning if query.phases is not None else None
-            return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds, planning)
+            return record, ours, theirs
     return None
+
+
+def _cause(
+    query: QueryVerdict, verdict: Verdict, record: QueryCauseRecord, base: MeasuredStep, other: MeasuredStep
+) -> QueryCause:
+    labels = base.run.variant, other.run.variant
+    limit, seconds = other.record.load_limit, _inverse(query.base_rate)
+    planning = query.phases.planning if query.phases is not None else None
+    return judge_cause(record, labels, verdict, limit, verdict.criterion, seconds, planning)
 
 
 def _times(

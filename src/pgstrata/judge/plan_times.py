@@ -23,6 +23,15 @@ MOST_NODES = 5
 
 _BUFFERS = ("Shared Hit Blocks", "Shared Read Blocks")
 _TEMPORARY = ("Temp Read Blocks", "Temp Written Blocks")
+_FILE_READS = ("Shared Read Blocks", "Local Read Blocks", "Temp Read Blocks")
+_FILE_TIMES = (
+    "I/O Read Time",
+    "Shared I/O Read Time",
+    "Local I/O Read Time",
+    "Temp I/O Read Time",
+    "Temp I/O Write Time",
+)
+"""Milliseconds: the first up to 16, the next two from 17 on, the last two from 15 on."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,40 @@ def node_times(plan: Any) -> list[NodeTime]:
     if isinstance(top.get("Planning Time"), int | float):
         times.append(NodeTime("Planning", float(top["Planning Time"]), 0, 0, ""))
     return times
+
+
+def all_nodes(plan: Any) -> NodeTime:
+    """Returns all that `node_times` has of a plan together."""
+    nodes = node_times(plan)
+    return NodeTime(
+        "all nodes",
+        sum(node.milliseconds for node in nodes),
+        sum(node.buffers for node in nodes),
+        sum(node.temporary for node in nodes),
+        "",
+    )
+
+
+def file_access(plan: Any) -> tuple[int, float | None]:
+    """Returns the pages that an EXPLAIN (ANALYZE, BUFFERS, VERBOSE) read from files, and the seconds in which
+    its backend read them and wrote temporary files; None where the server has track_io_timing off."""
+    nodes = nodes_of(plan)
+    if not nodes:
+        return 0, None
+    top = nodes[0].plan
+    times = [float(top[key]) for key in _FILE_TIMES if isinstance(top.get(key), int | float)]
+    if not times:
+        return _sum(top, _FILE_READS), None
+    of_workers = sum(
+        float(worker[key])
+        for node in nodes
+        if str(node.plan.get("Node Type", "")).startswith("Gather")
+        for child in children_of(node.plan)
+        for worker in child.get("Workers") or ()
+        for key in _FILE_TIMES
+        if isinstance(worker, Mapping) and isinstance(worker.get(key), int | float)
+    )
+    return _sum(top, _FILE_READS), max(0.0, sum(times) - of_workers) / 1e3
 
 
 def is_executed(plan: Any) -> bool:
@@ -298,8 +341,10 @@ __all__ = [
     "NodeTime",
     "RowEstimate",
     "aliases_of",
+    "all_nodes",
     "columns_of",
     "executed_estimates",
+    "file_access",
     "indexes_of",
     "is_executed",
     "moved",

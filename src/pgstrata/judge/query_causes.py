@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
+
+from msgspec import structs
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
+from pgstrata.judge.bounded import BY_CPU_TIME, bounded_interval, disturbed_by, judge_bounded
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.sql_with import on_one_line
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.verdict import Verdict, is_bounded
+from pgstrata.stats.verdict import Verdict, is_bounded, set_aside
 from pgstrata.store.record import (
     FOR_ONE_QUERY,
     NodeMoved,
@@ -49,11 +52,19 @@ def look(
 ) -> Verdict:
     """Returns the verdict on the pairs of two series of turns, which may be looked at after every pair.
 
-    looks: how many candidates there are of which the best is taken; the interval allows for it.
+    Where other programs disturbed most of them, it is one by CPU time. looks: how many candidates there are
+    of which the best is taken; the interval allows for it.
     """
-    pairs = pairs_of(AloneTurns(base, load_limit), AloneTurns(other, load_limit))
-    confidence = 1 - (1 - criterion.confidence) / max(1, looks)
-    return executions.look(pairs.base, pairs.other, criterion=Criterion(criterion.margin, confidence))
+    turns = AloneTurns(base, load_limit), AloneTurns(other, load_limit)
+    pairs = pairs_of(*turns)
+    criterion = Criterion(criterion.margin, 1 - (1 - criterion.confidence) / max(1, looks))
+    verdict = executions.look(pairs.base, pairs.other, criterion=criterion)
+    if not (disturbance := disturbed_by([turns])):
+        return verdict
+    bounded = judge_bounded([turns], criterion) or bounded_interval([turns], criterion)
+    if bounded is None:
+        return set_aside(replace(verdict, low=0.0, high=math.inf), disturbance)
+    return replace(bounded, reason=f"{BY_CPU_TIME}: {disturbance}")
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ def attribution(change: Verdict, remaining: Verdict, removed: Verdict) -> CauseO
     base's plan against the base, which is the executor's part; removed: the variant against itself with that
     plan, which is the planner's."""
     whole = math.log(change.ratio) if change.ratio > 0 else 0.0
-    if not whole or not all(_bounded(v) for v in (remaining, removed)):
+    if not whole:
         return "unknown"
     of_executor, of_planner = _part(remaining, whole), _part(removed, whole)
     if of_executor[1] < LEFT and of_planner[0] > 0:
@@ -112,7 +123,9 @@ def _bounded(verdict: Verdict) -> bool:
 
 
 def _part(verdict: Verdict, whole: float) -> tuple[float, float]:
-    """Bounds of a part of the change, as a share of the whole."""
+    """Bounds of a part of the change, as a share of the whole; infinite where they are not known."""
+    if not _bounded(verdict):
+        return -math.inf, math.inf
     low, high = math.log(verdict.low) / whole, math.log(verdict.high) / whole
     return min(low, high), max(low, high)
 
@@ -189,6 +202,7 @@ class QueryCause:
     own_plan: Times | None
     with_old_plan: Times | None
     nodes: tuple[NodeMoved, ...]
+    all_nodes: NodeMoved | None
     remedies: tuple[Remedy, ...]
     has_looked_for_remedies: bool
     notes: tuple[str, ...]
@@ -223,7 +237,8 @@ class QueryCause:
             "old_plan": list(self.old_plan),
             "own_plan": None if self.own_plan is None else self.own_plan.record(),
             "with_old_plan": None if self.with_old_plan is None else self.with_old_plan.record(),
-            "nodes": [{f: getattr(node, f) for f in node.__struct_fields__} for node in self.nodes],
+            "nodes": [structs.asdict(node) for node in self.nodes],
+            "all_nodes": None if self.all_nodes is None else structs.asdict(self.all_nodes),
             "remedies": [remedy.record() for remedy in self.remedies],
             "notes": list(self.notes),
         }
@@ -244,7 +259,7 @@ def judge_cause(
     planning: the part of its turns that plans the query, where the protocol tells it; else EXPLAIN does.
     """
     word: Word = "unknown"
-    own_times = forced = None
+    own_times = forced = by_bounds = None
     base, variant = labels
     planning, planned = _planning(record, planning, verdict, base_seconds)
     if not record.differences:
@@ -252,6 +267,7 @@ def judge_cause(
         word = "executor" if planned < LEFT else "planning" if planned > 1 - LEFT else "executor and planning"
         whose = {"executor": "the executor", "planning": "the time to plan it"}.get(word, word)
         sentence = f"{whose}: the same plan takes {own_times} times as long on {variant} as on {base}"
+        by_bounds = verdict
     elif not record.forced:
         why = f"nothing tried brings the plan of {base} ({record.asked:,} plans asked for)"
         if record.old_plan or not record.asked:
@@ -273,6 +289,9 @@ def judge_cause(
         if word == "planner" and any(" INDEX " in sql.partition(" ON ")[0] for sql in record.old_plan):
             word = "schema"
         sentence = _sentence(word, labels, own_times, forced, record.old_plan, remaining)
+        by_bounds = remaining
+    if by_bounds is not None and BY_CPU_TIME in by_bounds.reason:
+        sentence += f" ({by_bounds.reason})"
     if planning is not None and planned >= LEFT:
         ours, theirs = (numbers.milliseconds(seconds) for seconds in (planning.base, planning.other))
         sentence += f"; to plan it takes {ours} ms on {base}, {theirs} ms on {variant}"
@@ -287,6 +306,7 @@ def judge_cause(
         own_times,
         forced,
         record.nodes,
+        record.all_nodes,
         remedies,
         verdict.word == "slower",
         record.notes,

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.bounded import judge_bounded
-from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of, together
+from pgstrata.judge.bounded import BY_CPU_TIME, disturbed_by, judge_bounded
+from pgstrata.judge.pairs import disturbed_pairs, pairs_of, together
+from pgstrata.judge.query_parts import MeanExecutions, mean_executions
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
@@ -63,7 +63,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class QueryVerdict:
-    """The verdict on one query before it is adjusted for the number of all of them.
+    """The verdict on one query before it is adjusted for the number of all of them. means: of what differs.
 
     base_rate, other_rate: in `UNIT`, None of a side on which no execution came to its end; where there are
     pairs, that of the other side is that of the base × the ratio of the verdict. ends: of both sides, as in
@@ -76,6 +76,7 @@ class QueryVerdict:
     other_rate: float | None
     ends: tuple[str, str]
     phases: Phases | None = None
+    means: MeanExecutions | None = None
 
 
 def judge_query(
@@ -87,23 +88,17 @@ def judge_query(
     """Returns the verdict on the pairs so far, of one comparison or of several; it may be looked at after
     every pair. parts: of base and other; labels: what these are called.
     """
-    turns = [
-        (AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit))
-        for base, other in parts
-    ]
+    turns = [_turns(*both) for both in parts]
     pairs = together([pairs_of(*both) for both in turns])
     verdict = executions.look(pairs.base, pairs.other, criterion=criterion, starts=_starts(parts))
     ended = next((both for both in parts if any(side.turns.end for side in both)), None)
     if ended is not None:
         return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
-    counts = [left_out(*both) for both in turns]
-    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
-    if out > LEFT_OUT * known:
-        disturbed = f"other programs used the CPUs in {out:,} of {known:,} pairs"
+    if disturbance := disturbed_by(turns):
         bounded = judge_bounded(turns, criterion)
         if bounded is None:
-            return set_aside(verdict, disturbed)
-        return replace(bounded, reason=f"by so much at least, by CPU time: {disturbed}")
+            return set_aside(verdict, disturbance)
+        return replace(bounded, reason=f"by so much at least, {BY_CPU_TIME}: {disturbance}")
     if verdict.word == "unclear":
         why = next((side.turns.reason for both in parts for side in both if side.turns.reason), "")
         if why:
@@ -122,6 +117,9 @@ def _ended(
 ) -> Verdict:
     """Returns the verdict on a query that a side no longer executes."""
     limit = f"{limit_seconds:g} s"
+    if base.end == other.end == "rejected":
+        words = base.reason if base.reason == other.reason else f"{base.reason}; {labels[1]}: {other.reason}"
+        return set_aside(verdict, f"both sides reject it: {words}")
     if "rejected" in (base.end, other.end):
         label, side = (labels[0], base) if base.end == "rejected" else (labels[1], other)
         return set_aside(verdict, f"{label} rejects it: {side.reason}")
@@ -147,8 +145,8 @@ def judge_queries(
     other: Mapping[int, MeasuredStep],
     criterion: Criterion,
 ) -> list[QueryVerdict]:
-    """Returns the verdicts on the queries of a step in the order of their names, without those that both
-    sides reject; none where they were not executed in pairs. base, other: by repeat."""
+    """Returns the verdicts on the queries of a step in the order of their names; none where they were not
+    executed in pairs. base, other: by repeat."""
     parts: dict[str, list[tuple[QuerySide, QuerySide]]] = {}
     labels, limit = ("", ""), 0.0
     for repeat in sorted(base.keys() & other.keys()):
@@ -168,15 +166,32 @@ def judge_queries(
     queries = []
     for name, sides in sorted(parts.items(), key=lambda item: in_order(item[0])):
         ends = _end(side.turns for side, _ in sides), _end(side.turns for _, side in sides)
-        if ends == ("rejected", "rejected"):
-            continue
         verdict = judge_query(sides, limit, labels, criterion)
         base_rate = rate_of([side.turns for side, _ in sides])
         other_rate = rate_of([side.turns for _, side in sides])
         if base_rate is not None and verdict.n and not any(ends):
             other_rate = base_rate * verdict.ratio
-        queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends, _phases(sides, criterion)))
+        differs = verdict.word in ("slower", "faster")
+        means = mean_executions(_judged(sides)) if differs else None
+        phases = _phases(sides, criterion)
+        queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends, phases, means))
     return queries
+
+
+def _judged(
+    parts: Sequence[tuple[QuerySide, QuerySide]],
+) -> list[tuple[QueryTurns, QueryTurns, frozenset[int]]]:
+    """Returns the turns of both sides with the pairs that a verdict leaves out; one by CPU time takes all."""
+    turns = [_turns(*both) for both in parts]
+    takes_all = bool(disturbed_by(turns))
+    return [
+        (base.turns, other.turns, frozenset() if takes_all else disturbed_pairs(*both))
+        for (base, other), both in zip(parts, turns, strict=True)
+    ]
+
+
+def _turns(base: QuerySide, other: QuerySide) -> tuple[AloneTurns, AloneTurns]:
+    return AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit)
 
 
 def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) -> Phases | None:
@@ -184,9 +199,7 @@ def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) 
     both: list[tuple[_Apart, _Apart]] = []
     pairs = 0
     for base, other in parts:
-        out = disturbed_pairs(
-            AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit)
-        )
+        out = disturbed_pairs(*_turns(base, other))
         pairs += min(len(base.turns.slices), len(other.turns.slices)) - len(out)
         ours, theirs = _apart(base.turns), _apart(other.turns)
         both += [(ours[pair], theirs[pair]) for pair in ours if pair in theirs and pair not in out]

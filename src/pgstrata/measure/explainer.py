@@ -63,27 +63,28 @@ class Explainer:
                 raise
             return None
 
-    def phases(self, seconds: float) -> tuple[float, float] | None:
+    def phases(self, seconds: float, before: Sequence[str] = ()) -> tuple[float, float] | None:
         """Returns the least seconds to plan and to execute the query, of several times; None where unknown.
 
-        seconds: after which the server cancels an execution. For a connection that has planned it before: the
-        server has read its catalogs.
+        seconds, before: as of `executed`. For a connection that has planned it before: the server has read
+        its catalogs.
         """
         planning: list[float] = []
         execution: list[float] = []
         with suppress(psycopg.Error):
             while len(planning) < MOST_PHASES and sum(planning) + sum(execution) < PHASES_SECONDS:
-                top = top_of(self._explained((), "ANALYZE, TIMING off, FORMAT JSON", seconds)) or {}
+                top = top_of(self._explained(before, "ANALYZE, TIMING off, FORMAT JSON", seconds)) or {}
                 planning.append(float(top["Planning Time"]) / 1e3)
                 execution.append(float(top["Execution Time"]) / 1e3)
         return (min(planning), min(execution)) if execution else None
 
-    def executed(self, seconds: float, before: Sequence[str] = ()) -> Any:
-        """Returns the plan with actual times, rows and pages: the query is executed once.
+    def executed(self, seconds: float, before: Sequence[str] = (), *, timing: bool = True) -> Any:
+        """Returns the plan with actual rows and pages, and times of each node: the query is executed once.
 
-        seconds: after which the server cancels it. Raises psycopg.Error.
+        seconds: after which the server cancels it. timing: of nodes, which takes time. Raises psycopg.Error.
         """
-        return self._explained(before, "ANALYZE, VERBOSE, BUFFERS, FORMAT JSON", seconds)
+        how = "" if timing else "TIMING off, "
+        return self._explained(before, f"ANALYZE, VERBOSE, BUFFERS, {how}FORMAT JSON", seconds)
 
     def _explained(self, before: Sequence[str], how: str, seconds: float) -> Any:
         self._execute("BEGIN")

@@ -32,13 +32,20 @@ from pgstrata.measure.step_records import (
     statement_rows,
 )
 from pgstrata.observe import StepWatch
-from pgstrata.observe.other_load import LoadReading, OtherLoad, ran_seconds
+from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step_watch import OwnTime
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import AloneRecords, AnswerRecord, QueryCauseRecord, QueryPairs, TookTurns
+from pgstrata.store.record import (
+    AloneRecords,
+    AnswerRecord,
+    QueryCauseRecord,
+    QueryPairs,
+    Slice,
+    TookTurns,
+)
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -121,18 +128,35 @@ class StoredStep:
 
 
 class Executed(NamedTuple):
-    """What a step did of which nothing is kept. load: of other programs beside it; cpu_seconds: of its
-    backends, without parallel workers; None where it is not known."""
+    """What a step did of which nothing is kept. load: of other programs beside it, None where it is not
+    known."""
 
     done: Done
     statements: Sequence[StatementDone]
     load: LoadReading | None
-    cpu_seconds: float | None
 
     def other_load(self, limit: float) -> float | None:
         """Returns the share of the CPUs that other programs used; None where it is not known, or any may be
         used (limit: 1)."""
         return None if self.load is None or limit >= 1 else self.load.record(limit).other_load
+
+    def turn(self, pair: int, load_limit: float, without: int = 0) -> Slice | None:
+        """Returns the turn of these executions, of one query on one connection; None where nothing was timed.
+
+        without: how many of the first do not count. load_limit: as of `other_load`.
+        """
+        counted = self.statements[without:]
+        seconds = sum(statement.seconds for statement in counted)
+        if not counted or seconds <= 0:
+            return None
+        cpu = [one.cpu.seconds for one in counted if one.cpu is not None]
+        return Slice(
+            pair=pair,
+            seconds=seconds,
+            rate=len(counted) / seconds,
+            other_load=self.other_load(load_limit),
+            cpu_seconds=round(sum(cpu), 9) if len(cpu) == len(counted) else None,
+        )
 
 
 class StepMeasurement:
@@ -278,13 +302,13 @@ class StepMeasurement:
             self._seed,
             where.settings.engine,
             results_dir=str(rows) if rows is not None else None,
+            local=self._local,
         )
         done: Done | None = None
         statements: list[StatementDone] = []
         load: OtherLoad | None = None
         with Driver(spec, cpus=where.settings.driver_cpus) as driver:
-            pids = [pid for role in driver.ready().roles for pid in role.pids] if self._local else []
-            ran, after = ran_seconds(pids), None
+            driver.ready()
             with suppress(OSError):
                 load = OtherLoad()
             driver.start()
@@ -296,14 +320,12 @@ class StepMeasurement:
                         statements.append(event)
                     case Done():
                         done = event
-                        after = ran_seconds(pids)
             driver.close()
             reading = None
             with suppress(OSError):
                 reading = load.read() if load is not None else None
         assert done is not None  # events() raises where it does not come
-        cpu = after - ran if pids and ran is not None and after is not None else None
-        return Executed(done, statements, reading, cpu)
+        return Executed(done, statements, reading)
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """Returns the driver's spec of a part; that of the first part is kept with the run."""

@@ -150,21 +150,12 @@ def waited_seconds(pids: Iterable[int]) -> float | None:
     Source: the second number of /proc/PID/schedstat, in nanoseconds (the kernel's scheduler/sched-stats.rst).
     None where one of them has ended or the kernel does not tell.
     """
-    return _scheduled(pids, 1)
-
-
-def ran_seconds(pids: Iterable[int]) -> float | None:
-    """Returns the seconds that processes had a CPU since they were born: the first number there."""
-    return _scheduled(pids, 0)
-
-
-def _scheduled(pids: Iterable[int], place: int) -> float | None:
     total = 0
     for pid in pids:
         fields = (read_small(f"/proc/{pid}/schedstat") or b"").split()
         if len(fields) < 2:
             return None
-        total += int(fields[place])
+        total += int(fields[1])
     return total / 1e9
 
 

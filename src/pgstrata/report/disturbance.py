@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pgstrata import numbers
-from pgstrata.judge.compare import Comparison
+from pgstrata.judge.compare import Comparison, StepVerdict
 from pgstrata.judge.disturbance import LONGER_SLICES, SAID, other_load
 from pgstrata.store import Run
 
@@ -15,8 +15,14 @@ ADVICE = "Stop other programs, or wait for a quiet moment: the same command with
 
 
 def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
-    """Returns how many steps were disturbed, which and by what; an empty text where none was."""
-    steps = [step for comparison in comparisons for step in comparison.steps]
+    """Returns how many steps were disturbed, which and by what; an empty text where none was. Steps of which
+    nothing was measured, because the servers reject what they do, are no steps here."""
+    steps = [
+        step
+        for comparison in comparisons
+        for step in comparison.steps
+        if step.base_rate is not None and not (step.queries and all(map(_is_rejected, step.queries)))
+    ]
     disturbed = [step for step in steps if step.disturbance]
     if not disturbed:
         return ""
@@ -29,6 +35,10 @@ def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
     reason = disturbed[0].disturbance
     by_others = [step for step in disturbed if LONGER_SLICES not in step.disturbance]
     return f"{begins} At {disturbed[0].step} {reason}.{f' {ADVICE}' if by_others else ''}"
+
+
+def _is_rejected(query: StepVerdict) -> bool:
+    return "rejected" in query.ends
 
 
 def load_beside(runs: Iterable[Run]) -> str:

@@ -18,6 +18,7 @@ from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.published import published
 from pgstrata.report.sections.query_causes import cause_blocks
+from pgstrata.report.sections.query_times import time_section
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.step_verdicts import pair_table
@@ -81,6 +82,8 @@ def summary(results: RunSet) -> Section:
             if decided is not None:
                 parts.append(_folded(workload, matrix))
                 matrix = []
+            if (times := time_section(results, workload)) is not None:
+                parts.append(times)
             blocks += [
                 query_table(results, workload),
                 *cause_blocks(results, workload),

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pgstrata.judge.curves import CurveVerdict
+from pgstrata.judge.query_parts import PartsRecord
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.record import Metrics, RunRecord, StepRecord
@@ -157,7 +158,7 @@ STEP = {
     "turns": "how variants took turns",
     "slices": "the turns of this variant. `waited`: share of its time in which its processes waited for a"
     " CPU; `other_load`: of the CPUs, by other programs, where `waited` is not known; "
-    "`cpu_seconds`: of the backend of a single query, at least",
+    "`cpu_seconds`: of the backend of a single query",
     "blocks": "last pair of each batch, or of each round of frozen turns",
     "part_seconds": "rows of each role that the table `series` has of each part of the step",
     "span": "how many times as much as before the first look could be measured at most",
@@ -242,6 +243,25 @@ CURVE = {
     "other_knee": "likewise",
 }
 
+PARTS_HEAD = """
+## Parts of a query in JSON
+
+`parts` of a single query that differs, in the same places:
+
+"""
+
+PARTS = {
+    "pairs": "behind the means",
+    "base_seconds": "mean execution",
+    "other_seconds": "likewise",
+    "difference_seconds": "",
+    "parts": "`planning` and `execution` on a CPU; `files`: reading them; `cpu_wait`; `other_waits`",
+    "sum_seconds": "of the differences",
+    "unexplained_seconds": "null: 10 % at most",
+    "planning_is_apart": "else `execution` has it",
+    "pages_from_files": "",
+}
+
 BEFORE_VIEWS = """
 ### Profiles
 
@@ -307,7 +327,8 @@ def page() -> str:
     parts += [AFTER_METRICS, *(f"| {' | '.join(row)} |\n" for row in PUBLISHED), BEFORE_VIEWS, "\n"]
     for view, columns in columns_of_views().items():
         parts.append(f"- `{view}({', '.join(columns)})` — {VIEWS[view]}\n")
-    return "".join([*parts, TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE)])
+    parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS_HEAD, *_record(PartsRecord, PARTS)]
+    return "".join(parts)
 
 
 def columns_of_views() -> dict[str, list[str]]:

@@ -252,7 +252,7 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the CPUs: used by other programs meanwhile. Only where `waited` is not known, as of rounds of a
     replay, whose connections come and go."""
     cpu_seconds: NotNegative | None = None
-    """Of its backends, at least, where queries are executed one at a time; without parallel workers."""
+    """Of its backend, where queries are executed one at a time; without parallel workers."""
 
 
 class Disturbance(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -347,6 +347,17 @@ class AnswerRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why there is no answer."""
 
 
+class ExecutionCpu(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an execution took of the CPUs, parallel workers aside, in seconds."""
+
+    seconds: NotNegative
+    """Its backend had a CPU."""
+    planning_seconds: NotNegative | None = None
+    """Of these, until it was planned and bound; None where that is not known."""
+    waited_seconds: NotNegative
+    """Its backend, or the driver, was ready and had no CPU."""
+
+
 class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One query of a step on one variant, executed alone in turn with the other variants."""
 
@@ -358,6 +369,8 @@ class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     planning: tuple[NotNegative | None, ...] = ()
     """Seconds of an execution until the server had parsed, planned and bound it, of each turn; None where
     that is not known of all its executions."""
+    cpu: tuple[ExecutionCpu | None, ...] = ()
+    """What an execution took of the CPUs, on average of each turn; None where that is not known."""
     seconds: NotNegative | None = None
     """The shortest execution of the pass over all queries; None where none came to its end."""
     end: Literal["", "rejected", "limited"] = ""
@@ -395,6 +408,16 @@ class NodeMoved(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base_fact: str = ""
     """How it sorted or hashed, how many workers it had."""
     other_fact: str = ""
+
+
+class FileAccess(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an execution read from files, by EXPLAIN (ANALYZE, BUFFERS) once."""
+
+    pages: Count
+    """Of tables and indexes that were not in the server's cache, and of temporary files."""
+    seconds: NotNegative | None = None
+    """In which its backend read them, and wrote temporary files; None where the server has track_io_timing
+    off."""
 
 
 RemedyKind = Literal["analyze", "index", "target", "statistics", "jit", "memory", "setting", "rewrite"]
@@ -449,6 +472,10 @@ class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     execution_seconds: tuple[NotNegative, NotNegative] | None = None
     """Least of several times by EXPLAIN (ANALYZE), on the base and on the variant; None where not known."""
     nodes: tuple[NodeMoved, ...] = ()
+    all_nodes: NodeMoved | None = None
+    """All nodes of the plans together, those that have not moved, too."""
+    files: tuple[FileAccess, FileAccess] | None = None
+    """Of the base and of the variant."""
     remedies: tuple[RemedyTrial, ...] = ()
     seconds: NotNegative = 0.0
     notes: tuple[str, ...] = ()

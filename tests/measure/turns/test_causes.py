@@ -6,6 +6,8 @@ On a busy machine a verdict may stay unclear, and then nothing is said of a caus
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -191,3 +193,38 @@ def test_no_time_for_causes_means_none(place: Path, pgstrata: Program, pg13: Ser
     variants = {"old": (pg13, ""), "new": (pg17, "")}
     _, by_name = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=15))
     assert by_name == {}
+
+
+BUSY = "import time\nuntil = time.monotonic() + 180\nwhile time.monotonic() < until: pass"
+
+
+def test_a_large_factor_has_its_cause_beside_busy_programs(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "setup.sql").write_text(SETUP)
+    (place / "join.sql").write_text(
+        "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 50;\n"
+    )
+    (place / "constant.sql").write_text("SELECT 1;\n")
+    off = ("indexscan", "bitmapscan", "indexonlyscan", "hashjoin", "mergejoin")
+    slow = "+".join(["default", *(f"enable_{name}=off" for name in off)])
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    try:
+        run = pgstrata(
+            "compare-queries", "join.sql", "constant.sql", "--setup", "setup.sql", "--server", pg17.spec,
+            *("--config", "default", "--config", slow),
+            *("--max-seconds", "40", "--why-seconds", "90", "--format", "json", "--no-report"),
+        )  # fmt: skip
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
+    join = steps["queries.join"]
+    assert join["word"] == "slower", join
+    assert join["cause"]["word"] in ("planner", "partly planner"), join["cause"]
+    assert any(sql.startswith("SET LOCAL enable_") for sql in join["cause"]["old_plan"])
+    remedy = best(join["cause"])
+    assert remedy is not None and remedy["kind"] in ("setting", "index"), join["cause"]["remedies"]
+    assert remedy["word"] == "faster" and remedy["times"]["high"] < 1
+    assert "cause" not in steps["queries.constant"]

@@ -110,7 +110,14 @@ def test_each_query_ends_in_a_word(place: Path, pgstrata: Program, pg13: Server,
     assert compared.returncode == 0, compared.stderr
     steps = {step["step"]: step for step in json.loads(compared.stdout)[0]["steps"]}
     words = {name.removeprefix("queries."): step["word"] for name, step in steps.items()}
-    assert words == {"first": "faster", "kinds": "same", "bin": "unclear", "sleep": "faster"}
+    assert words == {
+        "first": "faster",
+        "kinds": "same",
+        "bin": "unclear",
+        "sleep": "faster",
+        "broken": "unclear",
+    }
+    assert steps["queries.broken"]["reason"].startswith("both sides reject it: syntax error")
     first = steps["queries.first"]
     assert first["n"] <= 12 and first["ratio"] > 5 and first["low"] > 1
     assert first["base_seconds"] / first["other_seconds"] == pytest.approx(first["ratio"])

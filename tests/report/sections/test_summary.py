@@ -8,6 +8,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,11 +17,13 @@ from rich.console import Console
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
 from pgstrata.cli.main import invoke
 from pgstrata.page.results import RunSet, read_results
+from pgstrata.report.sections.again import count_command
 from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.summary import relative_table
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
+from pgstrata.store.record import ConfigFileRecord
 from support.page import PageReader, ReadCell, Written
 from support.records import comparison_record
 from support.runs import clone_run, make_run
@@ -176,6 +179,27 @@ def test_where_only_a_campaign_file_can_say_what_was_measured_it_is_named(once: 
     assert from_file("my study.toml").startswith("pgstrata run 'my study.toml' ")
     # Nothing that can be copied and fails: there is no file to name.
     assert from_file(None).startswith("the command that measured this, with --until verdict")
+
+
+def test_the_command_that_counts_a_query_makes_the_same_variants_and_work(once: RunSet) -> None:
+    def counted(file: str | None, **changes: Any) -> list[str]:
+        runs = [
+            replace(run, record=structs.replace(run.record, campaign_file=file, **changes))
+            for run in once.workloads[0].runs
+        ]
+        return shlex.split(count_command(once, runs, "queries.slow"))
+
+    options = {"queries": ["/q/slow.sql"], "setup": ["/q/a b.sql"], "contents": {"/q/slow.sql": "digest"}}
+    fragments = [ConfigFileRecord(name=name, text="") for name in ("default", "work_mem=5MB")]
+    config = structs.replace(once.runs[0].record.config, fragments=tuple(fragments))
+    words = counted(None, workload="custom", workload_name="custom", options=options, config=config)
+    assert words[:4] == ["pgstrata", "count", "--server", "pg:16.11"]
+    assert words[words.index("--config") + 1] == "default+work_mem=5MB"
+    assert 'queries=["/q/slow.sql"]' in words and 'setup=["/q/a b.sql"]' in words
+    assert not any("digest" in word for word in words)
+    assert words[-4:] == ["--step", "queries.slow", "--name", once.campaign]
+    assert counted("study.toml")[:3] == ["pgstrata", "count", "study.toml"]
+    assert counted(None, env={"A": "b"}) == [], "no command line says it"
 
 
 def test_a_part_of_a_divided_workload_is_settled_by_itself(once: RunSet, tmp_path: Path) -> None:

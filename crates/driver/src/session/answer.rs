@@ -6,8 +6,9 @@ use pgbench_script::{EvalError, Names, Value};
 
 use super::{RecordedStatement, Session, State};
 use crate::clock::{self, Nanos};
-use crate::events::{Failure, FailureKind, SqlError, StatementDone};
+use crate::events::{Failure, FailureKind, SqlError, StatementCpu, StatementDone};
 use crate::program::{Destination, Op};
+use crate::run_delay::{CpuTimes, StatementTimes};
 use crate::startup::senseless;
 use crate::tally::Outcome;
 use crate::wire;
@@ -26,6 +27,8 @@ pub(super) struct Answer {
     pub sent: Nanos,
     /// When a recorded statement had been bound; 0 where that is not known.
     pub bound: Nanos,
+    /// How long its backend ran until then.
+    pub planned: Option<Nanos>,
     pub rows: u64,
     /// Commands that have been completed, of all pending statements.
     completed: usize,
@@ -105,7 +108,11 @@ impl Session<'_> {
                     let row = self.inbox.body(body).to_vec();
                     self.take_row(&row)?;
                 }
-                b'2' => self.answer.bound = now,
+                b'2' => {
+                    self.answer.bound = now;
+                    self.answer.planned =
+                        self.statement_times.as_mut().and_then(StatementTimes::ran_since_last);
+                }
                 b'C' => {
                     self.answer.rows += wire::tag_rows(self.inbox.body(body));
                     self.answer.completed += 1;
@@ -261,6 +268,7 @@ impl Session<'_> {
         let rows = std::mem::take(&mut self.answer.rows);
         let time = now.saturating_sub(self.answer.sent);
         let count = self.answer.pending.len();
+        let cpu = self.statement_times.as_mut().and_then(StatementTimes::since_last);
         if count == 0 {
             // Preparing before the barrier, or a ROLLBACK.
             return error.map_or(Ok(Progress::Whole), Err);
@@ -288,7 +296,7 @@ impl Session<'_> {
             self.current.rows += rows;
         }
         if statement.record {
-            self.record(index, time, rows, error.as_ref());
+            self.record(index, time, rows, cpu, error.as_ref());
         }
         match error {
             None => {
@@ -323,9 +331,18 @@ impl Session<'_> {
         }
     }
 
-    fn record(&mut self, index: usize, time: Nanos, rows: u64, error: Option<&Failure>) {
+    /// cpu: of the statement since it was bound, of all of it where that is not known.
+    fn record(
+        &mut self,
+        index: usize,
+        time: Nanos,
+        rows: u64,
+        cpu: Option<CpuTimes>,
+        error: Option<&Failure>,
+    ) {
         let statement = &self.role.statements[index];
         let bound = std::mem::take(&mut self.answer.bound);
+        let planned = self.answer.planned.take();
         let done = StatementDone {
             role: self.role.name.clone(),
             client: self.client,
@@ -339,6 +356,7 @@ impl Session<'_> {
                 message: f.message.clone(),
             }),
             result: None,
+            cpu: cpu.map(|rest| StatementCpu::of(planned, rest)),
         };
         let rows = std::mem::take(&mut self.answer.kept);
         self.recorded.push(RecordedStatement { done, rows });

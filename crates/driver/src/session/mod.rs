@@ -18,7 +18,7 @@ use crate::generate::LocalTime;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
-use crate::run_delay::ConnectionTimes;
+use crate::run_delay::{ConnectionTimes, StatementTimes};
 use crate::slices::{CurrentSlice, Slices};
 use crate::spec::{Mode, OperationUnit, Prepare};
 use crate::stretches::{CurrentStretch, Stretches};
@@ -113,6 +113,7 @@ pub struct Session<'a> {
     /// Whether there is one of the three.
     in_turns: bool,
     times: Option<ConnectionTimes>,
+    statement_times: Option<StatementTimes>,
     begin: Nanos,
     measured_from: Nanos,
     intended: Nanos,
@@ -163,6 +164,7 @@ impl<'a> Session<'a> {
             slice: None,
             in_turns: false,
             times: None,
+            statement_times: None,
             begin: 0,
             measured_from: 0,
             intended: 0,
@@ -232,6 +234,11 @@ impl<'a> Session<'a> {
     /// Windows and stretches will say how long the processes of this connection ran and waited for a CPU.
     pub fn watch(&mut self, times: Option<ConnectionTimes>) {
         self.times = times;
+    }
+
+    /// Recorded statements will say how long their backend ran and waited for a CPU.
+    pub fn watch_statements(&mut self, times: Option<StatementTimes>) {
+        self.statement_times = times;
     }
 
     /// Records a window or stretch that has ended, with the CPU times since the last one.

@@ -183,6 +183,7 @@ impl<'a> Session<'a> {
         self.answer.sent = now;
         self.answer.rows = 0;
         self.answer.bound = 0;
+        self.answer.planned = None;
     }
 
     pub(super) fn copy_more(&mut self) -> Want {

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from pgstrata.campaign.study import BuildKeys, CountSpec, FleetSpec, ProfileSpec, Study, Variant, Workload
 from pgstrata.workload import catalog
-from pgstrata.workload.core.options import CurveOptions, WorkloadOptions
+from pgstrata.workload.core.options import CurveOptions, WorkloadOptions, is_filled_in
 
 HEAD = """\
 # The campaign file
@@ -108,7 +108,7 @@ def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> st
     rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-        if (without is not None and name in without.model_fields) or meaning.startswith("filled in by"):
+        if (without is not None and name in without.model_fields) or is_filled_in(model, name):
             continue
         within = limits(field)
         kind = " ".join(filter(None, (_type(field.annotation), within)))

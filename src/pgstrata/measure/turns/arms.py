@@ -152,19 +152,11 @@ class ArmTurns:
         done = executed.statements
         if failed := next((execution.error for execution in done if execution.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
-        counted = done[warm:]
-        total = sum(execution.seconds for execution in counted)
-        if not counted or total <= 0:
+        turn = executed.turn(pair, side.load_limit, warm)
+        if turn is None:
             return f"{side.label}: no execution came to its end"
-        arm.seconds = total / len(counted)
-        arm.slices.append(
-            Slice(
-                pair=pair,
-                seconds=total,
-                rate=len(counted) / total,
-                other_load=executed.other_load(side.load_limit),
-            )
-        )
+        arm.seconds = 1 / turn.rate
+        arm.slices.append(turn)
         return ""
 
     def _step(self, query: str, executions: int, arm: Arm) -> Step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,24 +18,21 @@ from msgspec import structs
 
 from pgstrata import numbers
 from pgstrata.errors import PgstrataError, server_said
-from pgstrata.judge.plan_detail import detail, differences
-from pgstrata.judge.plan_times import NodeTime, is_executed, moved, with_queries_of
+from pgstrata.judge.plan_detail import detail
+from pgstrata.judge.plan_times import all_nodes, file_access, with_queries_of
 from pgstrata.judge.query_causes import SETTLED, attribution, best_trial, look
 from pgstrata.measure.explainer import Explainer
 from pgstrata.measure.old_plan import find_old_plan, settings_of, statements
 from pgstrata.measure.remedies import Candidate, candidates, created_indexes, missing_indexes
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.measure.turns.arms import MESSAGE, Arm, ArmTurns
+from pgstrata.measure.turns.cause_records import both_sides, nodes_moved, plan_differences
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.sql_with import materialized
 from pgstrata.stats.criterion import Criterion
-from pgstrata.store.record import NodeMoved, QueryCauseRecord, RemedyTrial, TrialTurns
+from pgstrata.store.record import FileAccess, QueryCauseRecord, RemedyTrial, TrialTurns
 
 NO_TIME = "the time for causes was over before (`why_seconds`)"
-
-MOST_DIFFERENCES = 40
-LONGEST_DIFFERENCE = 400
-"""Lines of two plans that are kept, and their characters."""
 
 MOST_OTHERS = 50
 """Queries on which the effect of a remedy is measured."""
@@ -158,8 +155,9 @@ class _Examination:
             asks = self._rewritten or self._new
             settings = find_old_plan(asks, wanted, wanted_plan, old, new, check=self._check).settings
         executed = self._executed(self._new, variant.label, without)
-        nodes = self._moved(self._executed(self._old, base.label, ()), executed)
-        phases = self._phases()
+        of_base = self._executed(self._old, base.label, ())
+        nodes = nodes_moved(of_base, executed)
+        phases, files = self._phases(without), self._files(without)
         chosen: list[Candidate] = []
         if query.is_slower:
             chosen = candidates(
@@ -187,7 +185,7 @@ class _Examination:
         trials = self._tried(chosen, without, wanted)
         return QueryCauseRecord(
             name=query.name,
-            differences=() if same else _differences(wanted, plain),
+            differences=() if same else plan_differences(wanted, plain),
             old_plan=old_plan.sql if old_plan else (),
             asked=self._new.asked + (self._rewritten.asked if self._rewritten else 0),
             base=tuple(arms[0].slices) if arms else (),
@@ -196,6 +194,8 @@ class _Examination:
             planning_seconds=phases[0] if phases else None,
             execution_seconds=phases[1] if phases else None,
             nodes=nodes,
+            all_nodes=both_sides(all_nodes(of_base), all_nodes(executed)) if nodes else None,
+            files=files,
             remedies=tuple(trials),
             notes=tuple(self._notes),
         )
@@ -221,40 +221,30 @@ class _Examination:
             self._notes.append(f"{label}: not executed by EXPLAIN ANALYZE, there was no time")
         return explainer.plan(before)
 
-    def _phases(self) -> list[tuple[float, float]] | None:
+    @property
+    def _ends_on_both(self) -> bool:
+        sides = (self._base, self._one.variant)
+        return all(self._one.seconds.get(side.label) is not None for side in sides)
+
+    def _phases(self, without: Sequence[str]) -> list[tuple[float, float]] | None:
         """Returns the least seconds on the base and on the variant, to plan the query and to execute it."""
-        if any(self._one.seconds.get(side.label) is None for side in (self._base, self._one.variant)):
+        if not self._ends_on_both:
             return None
-        ours, theirs = (asks.phases(self._turns.limit_seconds) for asks in (self._old, self._new))
+        limit = self._turns.limit_seconds
+        ours, theirs = self._old.phases(limit), self._new.phases(limit, without)
         return list(zip(ours, theirs, strict=True)) if ours and theirs else None
 
-    def _moved(self, base: Any, other: Any) -> tuple[NodeMoved, ...]:
-        def times(node: NodeTime | None) -> tuple[float | None, int, int, str]:
-            if node is None:
-                return None, 0, 0, ""
-            return round(node.milliseconds, 3), node.buffers, node.temporary, node.fact
-
-        if not is_executed(base) or not is_executed(other):
-            return ()
-        nodes = []
-        for ours, theirs in moved(base, other):
-            title = (theirs or ours or NodeTime("", 0, 0, 0, "")).title
-            (base_ms, base_buffers, base_temporary, base_fact) = times(ours)
-            (other_ms, other_buffers, other_temporary, other_fact) = times(theirs)
-            nodes.append(
-                NodeMoved(
-                    node=title,
-                    base_ms=base_ms,
-                    other_ms=other_ms,
-                    base_buffers=base_buffers,
-                    other_buffers=other_buffers,
-                    base_temporary=base_temporary,
-                    other_temporary=other_temporary,
-                    base_fact=base_fact,
-                    other_fact=other_fact,
-                )
-            )
-        return tuple(nodes)
+    def _files(self, without: Sequence[str]) -> tuple[FileAccess, FileAccess] | None:
+        """What both sides read from files, once the caches have what they hold."""
+        once = sum(self._one.seconds.values())
+        if not self._ends_on_both or time.monotonic() + 2 * once > self._deadline:
+            return None
+        limit = self._turns.limit_seconds
+        with suppress(psycopg.Error):
+            base = file_access(self._old.executed(limit, timing=False))
+            other = file_access(self._new.executed(limit, without, timing=False))
+            return FileAccess(pages=base[0], seconds=base[1]), FileAccess(pages=other[0], seconds=other[1])
+        return None
 
     # --- measuring ----------------------------------------------------------------------------
 
@@ -379,14 +369,6 @@ class _Examination:
             effects.append(self._paired(name, seconds, candidate, without, now + share, 1))
         with_effects = structs.replace(best, others=tuple(effects))
         return [with_effects if trial is best else trial for trial in trials]
-
-
-def _differences(wanted: Sequence[str], plain: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    pairs = [
-        (ours[:LONGEST_DIFFERENCE], theirs[:LONGEST_DIFFERENCE])
-        for ours, theirs in differences(wanted, plain)[:MOST_DIFFERENCES]
-    ]
-    return tuple(pairs) or (("the same nodes in another order", "the same nodes in another order"),)
 
 
 __all__ = ["Differing", "search_causes"]

@@ -29,7 +29,7 @@ from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.executions import FIRST
 from pgstrata.stats.verdict import Verdict
-from pgstrata.store.record import QueryPairs, QueryTurns, Slice
+from pgstrata.store.record import ExecutionCpu, QueryPairs, QueryTurns
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.recorded import CANCELLED
@@ -114,12 +114,29 @@ def _planning(executions: Sequence[StatementDone]) -> float | None:
     Where the driver met the answer to Bind together with the end of the whole answer, because the execution
     was short or the driver had to wait for a CPU, the two cannot be told apart.
     """
-    known = [
-        execution.planning_seconds
-        for execution in executions
-        if execution.planning_seconds is not None and execution.planning_seconds < execution.seconds
-    ]
-    return round(sum(known) / len(known), 9) if len(known) == len(executions) else None
+    known = [execution.planning_seconds for execution in executions if _is_planned_apart(execution)]
+    return _mean(known) if len(known) == len(executions) else None
+
+
+def _is_planned_apart(execution: StatementDone) -> bool:
+    return execution.planning_seconds is not None and execution.planning_seconds < execution.seconds
+
+
+def _cpu(executions: Sequence[StatementDone]) -> ExecutionCpu | None:
+    """Returns what executions took of the CPUs on average; None where that is not known of all."""
+    cpu = [one.cpu for one in executions if one.cpu is not None]
+    if len(cpu) < len(executions):
+        return None
+    apart = all(map(_is_planned_apart, executions))
+    return ExecutionCpu(
+        seconds=_mean([one.seconds for one in cpu]),
+        planning_seconds=_mean([one.planning_seconds for one in cpu]) if apart else None,
+        waited_seconds=_mean([one.waited_seconds for one in cpu]),
+    )
+
+
+def _mean(seconds: Sequence[float | None]) -> float:
+    return round(sum(one or 0.0 for one in seconds) / len(seconds), 9)
 
 
 class QueryExecution:
@@ -229,23 +246,16 @@ class QueryExecution:
         if failed := next((statement for statement in statements if statement.error is not None), None):
             query.turns[side.label] = _with_execution(turns, failed)
             return
-        counted = statements[warm:]
-        seconds = sum(statement.seconds for statement in counted)
-        if not counted or seconds <= 0:
+        turn = executed.turn(query.pairs, side.load_limit, warm)
+        if turn is None:
             return
-        cpu = executed.cpu_seconds
-        # All that the first execution took may have been the CPU's.
-        uncounted = sum(statement.seconds for statement in statements[:warm])
-        part = Slice(
-            pair=query.pairs,
-            seconds=seconds,
-            rate=len(counted) / seconds,
-            other_load=executed.other_load(side.load_limit),
-            cpu_seconds=None if cpu is None else round(min(seconds, max(0.0, cpu - uncounted)), 9),
-        )
-        planning = (*turns.planning, _planning(counted))
+        counted = statements[warm:]
         query.turns[side.label] = _replaced(
-            turns, slices=(*turns.slices, part), planning=planning, starts=len(query.pairs_of_start)
+            turns,
+            slices=(*turns.slices, turn),
+            planning=(*turns.planning, _planning(counted)),
+            cpu=(*turns.cpu, _cpu(counted)),
+            starts=len(query.pairs_of_start),
         )
 
     def _known(self, query: Query) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
@@ -11,6 +11,14 @@ from pgstrata.judge.marks import verdict_mark
 from pgstrata.judge.query_causes import QueryCause, Remedy
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Table, missing, words
 from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.report.sections.query_times import (
+    TimedQuery,
+    difference_text,
+    functions,
+    nodes_table,
+    timed_queries,
+    title_of,
+)
 from pgstrata.report.sections.query_verdicts import verdict_cell
 from pgstrata.stats.verdict import Word
 from pgstrata.store.record import FOR_ONE_QUERY
@@ -20,12 +28,6 @@ _HOW_CAUSES = (
     "with its own plan: what is left of the difference is the executor's, the rest the planner's. Where the "
     "plan is the same, all of it is the executor's. Figures are times of one execution with their "
     "{confidence} intervals."
-)
-
-_HOW_NODES = (
-    "Nodes whose own time, without the nodes below them, or pages moved, by EXPLAIN (ANALYZE, BUFFERS) once "
-    "on each server: they show where the time went and prove nothing. Pages are those of tables, indexes and "
-    "temporary files."
 )
 
 _HOW_REMEDIES = (
@@ -75,34 +77,51 @@ def _size(query: StepVerdict) -> float:
 def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[str, str]]:
     """Yields title and text of what a terminal says of each query."""
     several = len(results.others) > 1
+    timed = {(one.variant, one.name): one for one in timed_queries(results, workload)}
     for explanation in explained(results, workload):
         title = f"{explanation.name} on {explanation.variant}" if several else explanation.name
         text = f"{explanation.word}: {explanation.cause.sentence}."
+        query = timed.pop((explanation.variant, explanation.name), None)
+        if query is not None:
+            text += _times_text(query)
         if explanation.cause.advice:
             text += f" What helps: {explanation.cause.advice}."
+        if query is not None:
+            text = " ".join((text, *functions(results, workload, query)))
         yield title, text
+    for query in timed.values():
+        text = f"{query.verdict.verdict.word}.{_times_text(query)}"
+        yield title_of(results, query), " ".join((text, *functions(results, workload, query)))
+
+
+def _times_text(query: TimedQuery) -> str:
+    parts = query.verdict.parts
+    return "" if parts is None else f" Where the time went: {difference_text(parts)}."
 
 
 def cause_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
-    """Returns tables of causes, nodes and remedies, and the statements that help; empty without any."""
-    return explained_blocks(results, workload, explained(results, workload))
+    """Returns tables of causes and remedies, and the statements that help; empty without any."""
+    return _blocks(results, workload, explained(results, workload), nodes=False)
 
 
 def explained_blocks(
     results: RunSet, workload: WorkloadResults, explanations: list[Explained]
 ) -> list[Block]:
-    """Returns the same of queries, or of statements of a replay, that are explained."""
-    if not explanations:
+    """Returns the same of statements of a replay that are explained."""
+    return _blocks(results, workload, explanations, nodes=True)
+
+
+def _blocks(
+    results: RunSet, workload: WorkloadResults, found: list[Explained], *, nodes: bool
+) -> list[Block]:
+    if not found:
         return []
-    blocks: list[Block] = [_causes(results, workload, explanations)]
-    if sql := remedies_as_sql(explanations):
+    blocks: list[Block] = [_causes(results, workload, found)]
+    if sql := remedies_as_sql(found):
         blocks.append(Listing("What helps, as SQL", sql, open=True))
-    blocks += [
-        table
-        for table in (_nodes(results, workload, explanations), _remedies(results, workload, explanations))
-        if table
-    ]
-    blocks += [_plans(results, explanation) for explanation in explanations if explanation.cause.differences]
+    tables = (_nodes(results, workload, found) if nodes else None, _remedies(results, workload, found))
+    blocks += [table for table in tables if table is not None]
+    blocks += [_plans(results, explanation) for explanation in found if explanation.cause.differences]
     return blocks
 
 
@@ -163,58 +182,15 @@ def _statements(explanation: Explained) -> list[str]:
 
 
 def _nodes(results: RunSet, workload: WorkloadResults, explanations: list[Explained]) -> Table | None:
-    rows = []
-    for explanation in explanations:
-        for number, node in enumerate(explanation.cause.nodes):
-            rows.append(
-                Row(
-                    [
-                        *_lead(results, explanation),
-                        words(node.node),
-                        _milliseconds(node.base_ms),
-                        _milliseconds(node.other_ms),
-                        _pages(node.base_ms, node.base_buffers + node.base_temporary),
-                        _pages(node.other_ms, node.other_buffers + node.other_temporary),
-                        words(" → ".join(dict.fromkeys(filter(None, (node.base_fact, node.other_fact))))),
-                    ],
-                    "next" if number else "",
-                    explanation.variant,
-                )
-            )
-    if not rows:
+    nodes = [
+        (explanation.name, explanation.variant, explanation.cause.nodes)
+        for explanation in explanations
+        if explanation.cause.nodes
+    ]
+    if not nodes:
         return None
-    has_facts = any(
-        node.base_fact or node.other_fact for explanation in explanations for node in explanation.cause.nodes
-    )
-    return Table(
-        "query-nodes",
-        "Where the time went",
-        [
-            *_lead_columns(results),
-            Column("node", "Node", align="left"),
-            Column("base_ms", results.base, "ms"),
-            Column("ms", "Variant" if len(results.others) > 1 else results.others[0], "ms"),
-            Column("base_pages", results.base, "pages"),
-            Column("pages", "Variant" if len(results.others) > 1 else results.others[0], "pages"),
-            *([Column("fact", "How", align="left")] if has_facts else []),
-        ],
-        [row if has_facts else replace(row, cells=row.cells[:-1]) for row in rows],
-        _HOW_NODES,
-        keys=(("workload", workload.name),),
-        lead=2 if len(results.others) > 1 else 1,
-    )
-
-
-def _milliseconds(value: float | None) -> Cell:
-    return _no_node() if value is None else Cell(value, numbers.significant(value))
-
-
-def _pages(milliseconds: float | None, pages: int) -> Cell:
-    return _no_node() if milliseconds is None else Cell(pages, numbers.count(pages))
-
-
-def _no_node() -> Cell:
-    return Cell(None, numbers.UNKNOWN, note="no such node")
+    variant = "Variant" if len(results.others) > 1 else results.others[0]
+    return nodes_table(results, variant, nodes, [("workload", workload.name)])
 
 
 def _remedies(results: RunSet, workload: WorkloadResults, explanations: list[Explained]) -> Table | None:

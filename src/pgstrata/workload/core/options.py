@@ -130,6 +130,12 @@ class WorkloadOptions(BaseModel):
     )
 
 
+def is_filled_in(options: type[BaseModel], name: str) -> bool:
+    """Returns whether pgstrata itself fills in an option, so that nobody writes it."""
+    field = options.model_fields.get(name)
+    return field is not None and (field.description or "").startswith("filled in by")
+
+
 class CurveOptions(WorkloadOptions):
     """Options of a workload whose steps are measured with several numbers of clients."""
 
