@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shlex
 import stat
 import time
 from pathlib import Path
@@ -71,6 +72,22 @@ def shown(text: object, most: int = 200) -> str:
     return plain if len(plain) <= most else plain[:most] + "…"
 
 
+def in_command(path: object) -> str:
+    """A path as one word of a command that is printed: a shell understands it, and no terminal obeys it."""
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(c if c.isprintable() and c not in _ESCAPED else _escaped(c) for c in text)}'"
+
+
+_ESCAPED = "'\\"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode(errors="surrogateescape"))
+
+
 def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> bytes:
     """The content of a file of at most `most` bytes; `what` it is goes into errors, say `campaign file`.
 
@@ -130,7 +147,7 @@ def _content(descriptor: int, path: Path, what: str, most: int) -> bytes:
         if size > most:
             raise UsageError(
                 f"the {what} {shown(path)} has more than {numbers.size(most)}",
-                f"is it a {what}? None is that large",
+                f"check the path: no {what} is that large",
             )
 
 
