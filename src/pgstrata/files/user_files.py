@@ -110,10 +110,10 @@ def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = 
 
 
 def read_text(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> str:
-    """As `read_bytes`, for a file that has to be UTF-8."""
+    """As `read_bytes`, for a file that has to be UTF-8; without the byte order mark of Windows' editors."""
     data = read_bytes(path, what, most=most, missing=missing)
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(
