@@ -187,7 +187,7 @@ def _config_files(tmp_path: Path, capsys: Said) -> Try:
             lines[at] = f"{lines[at].partition('=')[0]}= {dice.choice((*NUMBERS, *TEXTS))}"
         data = in_bytes(dice, "\n".join(lines).encode()) if dice.random() < 0.5 else "\n".join(lines).encode()
         file.write_bytes(data)
-        version = dice.choice(("pg:9.6", "pg:12", "pg:17", "pg:18"))
+        version = dice.choice(("pg:9.6.0", "pg:12.0", "pg:17.0", "pg:18.0"))  # in no cache: none is asked
         asked(capsys, ["config", "explain", "f.conf", "--server", version], f"config file {data!r}")
 
     return attempt

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
-from support.bench import Bench, json_of, url
+from support.bench import Bench, json_of, run_bench, url
 from support.program import environment
 from support.steps import EVERY_META_COMMAND
 
@@ -51,6 +51,15 @@ def test_built_in_scripts_take_the_scale_from_the_database(bench: Bench, options
     done = bench(None, *options, "-t", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert json_of(done)["scale"] == 2 and json_of(done)["transactions"] == 3
+
+
+def test_a_built_in_script_goes_on_where_nothing_may_be_written(cluster: Cluster, tmp_path: Path) -> None:
+    """As on a standby, where pgbench says so and goes on, too."""
+    read_only = f"{url(cluster)}&options=-c%20default_transaction_read_only%3Don"
+    done = run_bench(None, tmp_path, "-S", "-t", 3, "--format", "json", read_only)
+    assert done.returncode == 0, done.stderr
+    assert json_of(done)["transactions"] == 3
+    assert "warning: truncate pgbench_history: cannot execute TRUNCATE TABLE in a read-only" in done.stderr
 
 
 def test_weights(bench: Bench, tmp_path: Path) -> None:

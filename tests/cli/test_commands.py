@@ -15,6 +15,7 @@ import pytest
 
 from pgstrata.cli import main
 from pgstrata.cli.output import aligned
+from pgstrata.server.find.model import Server
 from support.runs import make_campaign
 
 COMMANDS = [
@@ -264,14 +265,14 @@ def test_workloads_lists_names_and_options(call: Call) -> None:
 
 def test_config_explain_says_what_a_version_makes_of_a_config_file(call: Call, tmp_path: Path) -> None:
     (tmp_path / "mine.conf").write_text("work_mem = 8MB\nmax_wal_size = 4GB\nwal_compression = lz4\n")
-    code, out, _ = call("config", "explain", "mine.conf", "--server", "pg:11")
+    code, out, _ = call("config", "explain", "mine.conf", "--server", "pg:11.0")
     assert code == 0
     assert "work_mem" in out
-    record = json.loads(call("config", "explain", "mine.conf", "--server", "pg:11", "--format", "json")[1])
+    record = json.loads(call("config", "explain", "mine.conf", "--server", "pg:11.0", "--format", "json")[1])
     assert record["settings"]["work_mem"] == "8MB"
-    assert record["version"] == "11"
+    assert record["version"] == "11.0"
     (tmp_path / "bad.conf").write_text("work_men = 8MB\n")
-    code, _, err = call("config", "explain", "bad.conf", "--server", "pg:11")
+    code, _, err = call("config", "explain", "bad.conf", "--server", "pg:11.0")
     assert code == 2
     assert "work_mem" in err
     assert "bad" in err
@@ -301,3 +302,20 @@ def test_tables_align_and_let_nothing_through_that_a_terminal_would_obey() -> No
     assert all("\x1b" not in line for line in lines)
     assert len(lines) == 5
     assert aligned(["only"], []) == ["only", "----"]
+
+
+@pytest.mark.server
+def test_config_explain_says_what_a_run_would_leave_out(call: Call, tmp_path: Path, pg17: Server) -> None:
+    """The libraries of a service are not those of this server, which is here and can be asked."""
+    (tmp_path / "rds.conf").write_text(
+        "shared_preload_libraries = 'rdsutils,auto_explain'\nlc_time = 'xx_YY'\nwal_compression = lz4\n"
+    )
+    command = ("config", "explain", "rds.conf", "--format", "json", "--server")
+    for spec in (pg17.spec, f"path:{pg17.bin_dir}"):
+        record = json.loads(call(*command, spec)[1])
+        assert "lc_time" not in record["settings"]
+        assert "rdsutils" not in record["settings"]["shared_preload_libraries"]
+        reasons = [change["reason"] for change in (*record["dropped"], *record["mapped"])]
+        assert any("has no such library: rdsutils" in reason for reason in reasons)
+    record = json.loads(call(*command, "pg:11.1")[1])
+    assert "rdsutils" in record["settings"]["shared_preload_libraries"], "not here, and not asked"

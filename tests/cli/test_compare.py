@@ -239,3 +239,40 @@ def test_what_failed_is_kept_and_unclear(call: Call, tmp_path: Path) -> None:
     code, _, err = call("compare", "a", "b", "--results", tmp_path, "--step", "qr1OO")
     assert code == 2
     assert "both have: l.i" in err
+
+
+def test_check_does_not_pass_what_only_the_base_has(call: Call, tmp_path: Path) -> None:
+    source = make_run(tmp_path / "source", RunKey("n", "a", "insert", 1), seconds=3)
+    for variant in ("a", "b"):
+        for repeat in range(1, 7):
+            clone_run(tmp_path, source, RunKey("n", variant, "insert", repeat), 1 + 0.0001 * repeat)
+    check = ("check", "--base", "a", "--fail-slower", "50%", "--results", tmp_path)
+    assert call(*check)[0] == 0
+    make_run(tmp_path, RunKey("n", "a", "second", 1), seconds=3)
+    code, _, err = call(*check)
+    assert code == 3
+    assert "not measured: second/l.i0 of b, " in err
+    assert call(*check, "--step", "l.i0")[0] == 3
+    document = ElementTree.fromstring(call(*check, "--format", "junit")[1])
+    skipped = {
+        case.get("classname") for case in document.iter("testcase") if case.find("skipped") is not None
+    }
+    assert skipped == {"a.b.second"}
+    assert "::warning title=not measured::only a has second/l.i0" in call(*check, "--format", "github")[1]
+
+
+def test_check_does_not_pass_what_is_damaged(call: Call, tmp_path: Path) -> None:
+    source = make_run(tmp_path / "source", RunKey("n", "a", "insert", 1), seconds=3)
+    for variant in ("a", "b", "c"):
+        for repeat in range(1, 7):
+            clone_run(tmp_path, source, RunKey("n", variant, "insert", repeat), 1 + 0.0001 * repeat)
+    check = ("check", "--base", "a", "--fail-slower", "50%", "--results", tmp_path)
+    runs = sorted((tmp_path / "n" / "c" / "insert").iterdir())
+    (runs[0] / "run.json").write_text("{")
+    assert call(*check)[0] == 0, "five others say the same"
+    for run in runs[1:]:
+        (run / "run.json").write_text("{")
+    code, _, err = call(*check)
+    assert code == 3
+    assert "not measured: insert of c (damaged)" in err
+    assert call(*check, "--other", "b")[0] == 0

@@ -158,9 +158,9 @@ servers build pg:17                             | 2 | not built from source; pgs
 servers build release:17.11 --build o22         | 2 | 'o22'; did you mean o2
 servers failed nothing                          | 2 | nothing; pgstrata servers list
 data remove nothing                             | 2 | nothing; pgstrata data list
-config explain defualt --server pg:11           | 2 | 'defualt'; did you mean default
+config explain defualt --server pg:11.0         | 2 | 'defualt'; did you mean default
 config explain default --server 17              | 2 | '17' does not name a server; did you mean pg:17
-config explain work_men=64MB --server pg:17     | 2 | has a setting work_men; did you mean work_mem
+config explain work_men=64MB --server pg:17.0   | 2 | has a setting work_men; did you mean work_mem
 init study.toml                                 | 2 | study.toml is there already; --force
 bench -T 0                                      | 2 | -T 0 is not between; another number
 bench query.sql                                 | 2 | query.sql is a script; -f query.sql

@@ -131,3 +131,9 @@ def test_links_in_a_circle_have_no_end(tmp_path: Path) -> None:
 def test_what_is_shown_obeys_no_terminal() -> None:
     assert user_files.shown("a\x1b[31m\nb\0") == "a\\x1b[31m\\nb\\x00"
     assert user_files.shown("x" * 1000, 10) == "x" * 10 + "…"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_bytes(b"\xef\xbb\xbfSELECT 1;\r\n")
+    assert user_files.read_text(file, "script") == "SELECT 1;\r\n"

@@ -109,6 +109,18 @@ def syslog(entries: Sequence[Entry], *, tab: str = "#011", form: str = "bsd") ->
     return "\n".join(lines) + "\n"
 
 
+def printed(text: str, label: str, *, other: str = "") -> str:
+    """A log with a label in front of each line, as `docker compose logs` prints it, and a line of another
+    container behind each."""
+    behind = f"{other}GET / 200\n" if other else ""
+    return "".join(f"{label}{line}{behind}" for line in text.splitlines(keepends=True))
+
+
+def tailed(found: Sequence[Entry]) -> str:
+    """What `aws logs tail` prints: time and stream in front of each event, not of its further lines."""
+    return "".join(f"{rfc3339(e.time, '+00:00')} db-1.0 {part}\n" for e in found for part in e.parts)
+
+
 def heroku(entries: Sequence[Entry]) -> str:
     """What `heroku logs -p postgres` prints: with spaces for tabs, and the attachment's name."""
     lines = []
@@ -310,6 +322,17 @@ WRAPPED: dict[str, Callable[[str, str, str], str]] = {
     "Docker, jsonlog": lambda text, csvlog, jsonlog: docker(jsonlog),
     "Kubernetes": lambda text, csvlog, jsonlog: kubernetes(text),
     "Kubernetes, CloudNativePG": lambda text, csvlog, jsonlog: kubernetes(cloudnativepg(rows(csvlog))),
+    "docker logs -t": lambda text, csvlog, jsonlog: printed(text, "2026-08-03T10:00:00.123456789Z "),
+    "docker logs -t, csvlog": lambda text, csvlog, jsonlog: printed(csvlog, "2026-08-03T10:00:00.123Z "),
+    "docker compose logs": lambda text, csvlog, jsonlog: printed(text, "db-1   | ", other="web-1  | "),
+    "docker compose logs, in colour": lambda text, csvlog, jsonlog: printed(
+        text, "\x1b[36mdb-1  | \x1b[0m", other="\x1b[33mweb-1 | \x1b[0m"
+    ),
+    "docker compose logs -t": lambda text, csvlog, jsonlog: printed(text, "db-1  | 2026-08-03T10:00:00.1Z "),
+    "kubectl logs --prefix": lambda text, csvlog, jsonlog: printed(text, "[pod/pg-0/postgres] "),
+    "aws logs tail": lambda text, csvlog, jsonlog: tailed(entries(text)),
+    "byte order mark": lambda text, csvlog, jsonlog: f"\ufeff{text}",
+    "byte order mark, csvlog": lambda text, csvlog, jsonlog: f"\ufeff{csvlog}",
     "CloudWatch": lambda text, csvlog, jsonlog: cloudwatch(entries(text)),
     "CloudWatch, indented": lambda text, csvlog, jsonlog: cloudwatch(entries(text), indent=4),
     "Azure": lambda text, csvlog, jsonlog: azure(rows(csvlog), _prefixes(csvlog)),
@@ -334,6 +357,8 @@ __all__ = [
     "heroku",
     "journal",
     "kubernetes",
+    "printed",
     "rows",
     "syslog",
+    "tailed",
 ]

@@ -110,11 +110,14 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_that_are_not_read_are_named(tmp_path: Path, name: str) -> None:
+def test_formats_that_are_not_read_are_named(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, step = FORMATS[name]
     (tmp_path / "log").write_bytes(data)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=f"log is {name}") as caught:
-        find([tmp_path / "log"])
+        find([Path("log")])
     assert step in caught.value.hint
 
 

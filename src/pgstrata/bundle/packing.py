@@ -26,7 +26,7 @@ from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import storing
 from pgstrata.files.unpacking import opened, unpack
-from pgstrata.files.user_files import read_bytes, shown
+from pgstrata.files.user_files import in_command, read_bytes, shown
 from pgstrata.numbers import size
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.store import Results, Run
@@ -149,7 +149,7 @@ def unpacked(file: Path) -> Iterator[Bundle]:
     if file.is_dir():
         raise UsageError(
             f"{shown(file)} is a folder, not a bundle",
-            f"pgstrata bundle --results {shown(file)} makes one of it",
+            f"pgstrata bundle --results {in_command(file)} makes one of it",
         )
     data = read_bytes(file, "bundle", most=LARGEST_BYTES, missing="pgstrata bundle makes one")
     name = shown(file)

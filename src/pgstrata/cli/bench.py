@@ -108,7 +108,7 @@ def bench(
     """
     from pgstrata.cli.ending import Interruption
     from pgstrata.errors import UsageError
-    from pgstrata.files.user_files import shown
+    from pgstrata.files.user_files import in_command, shown
     from pgstrata.measure.bench import BenchOptions, run
     from pgstrata.measure.bench.progress import BenchProgress
     from pgstrata.measure.bench.text import text
@@ -123,7 +123,7 @@ def bench(
         raise UsageError("the database is named twice", "leave -d or the argument out")
     if url and url.endswith(".sql"):
         raise UsageError(
-            f"{shown(url)} is a script, not a database", f"write pgstrata bench -f {shown(url)} DATABASE"
+            f"{shown(url)} is a script, not a database", f"write pgstrata bench -f {in_command(url)} DATABASE"
         )
     if time is not None and transactions is not None:
         raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")

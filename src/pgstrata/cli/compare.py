@@ -16,6 +16,7 @@ from pgstrata.cli.output import VerdictFormat
 if TYPE_CHECKING:
     from pgstrata.judge.compare import Comparison, StepVerdict
     from pgstrata.stats.criterion import Criterion
+    from pgstrata.store.read import BrokenRun
 
 
 CampaignOption = Annotated[
@@ -133,7 +134,7 @@ def check(
     """Tell scripts by the exit code whether anything is proven slower than the base.
 
     Exit codes: 0 every step is known not to be slower by more than that; 1 at least one is proven slower;
-    3 at least one is unclear; 2 the question was not valid.
+    3 at least one is unclear, or was measured of the base only; 2 the question was not valid.
 
     \b
     Examples:
@@ -145,7 +146,7 @@ def check(
     from pgstrata.errors import UsageError
     from pgstrata.judge.sides import Allowed, compare_sides
     from pgstrata.store import Results
-    from pgstrata.store.choose import campaign_entries, choose
+    from pgstrata.store.choose import campaign_entries, choose, lost_runs
 
     margin = share("--fail-slower", fail_slower)
     criterion = criterion_of(margin, confidence)
@@ -160,13 +161,17 @@ def check(
             choose(v, store, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in variants
         ]
     left_out(store.broken)
+    lost = lost_runs(store, [first, *sides], all_variants=not other)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
     if by != "time":
         measured = kind(by)
         comparisons = measured.compare(first, sides, step or [], criterion)
         measured.print_comparisons(first, sides, comparisons, form, None)
-        raise typer.Exit(measured.check(comparisons, margin))
+        code = measured.check(comparisons, margin)
+        if lost:
+            print(f"check: not counted: {_names(lost)}", file=sys.stderr)
+        raise typer.Exit(code or (3 if lost else 0))
     allowed = Allowed(across_hosts, despite_options)
     timed_comparisons = compare_sides(
         first, sides, store, steps=step or [], criterion=criterion, allowed=allowed
@@ -177,9 +182,15 @@ def check(
     open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
     # What no side can execute is slower nowhere; where that is all there is, nothing is known.
     open_ = [s for s in open_ if not s.is_rejected] or ([] if any(s.is_compared for s in steps) else open_)
+    absent = [f"{key} of {c.other}" for c in timed_comparisons for key in c.only_base]
+    absent += [_names([run]) for run in lost]
     _print(timed_comparisons, form, slower)
-    _say_end(slower, open_, margin)
-    raise typer.Exit(1 if slower else 3 if open_ else 0)
+    _say_end(slower, open_, absent, margin)
+    raise typer.Exit(1 if slower else 3 if open_ or absent else 0)
+
+
+def _names(damaged: Sequence[BrokenRun]) -> str:
+    return ", ".join(f"{run.folder.parent.name} of {run.folder.parents[1].name} (damaged)" for run in damaged)
 
 
 def _known(step: StepVerdict, margin: float) -> bool:
@@ -246,12 +257,16 @@ def _print(
                     print(note)
 
 
-def _say_end(slower: list[StepVerdict], open_: list[StepVerdict], margin: float) -> None:
+def _say_end(
+    slower: list[StepVerdict], open_: list[StepVerdict], absent: Sequence[str], margin: float
+) -> None:
     """Prints the outcome on standard error: standard output may be a file that another program reads."""
     if slower:
         text = f"slower by more than {margin:.3g}: {', '.join(s.step for s in slower)}"
-    elif open_:
-        text = f"unclear: {', '.join(s.step for s in open_)}; nothing proven slower by more than {margin:.3g}"
+    elif open_ or absent:
+        parts = [f"unclear: {', '.join(s.step for s in open_)}"] if open_ else []
+        parts += [f"not measured: {', '.join(absent)}"] if absent else []
+        text = f"{'; '.join(parts)}; nothing proven slower by more than {margin:.3g}"
     else:
         text = f"nothing slower by more than {margin:.3g}"
     print(f"check: {text}", file=sys.stderr)

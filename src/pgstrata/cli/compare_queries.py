@@ -118,14 +118,14 @@ def _check_servers(queries: list[Path], servers: list[str] | None) -> None:
     """Raises UsageError if a server stands among the queries, or if there is no server."""
     from pgstrata.campaign.named_servers import KINDS
     from pgstrata.errors import UsageError
-    from pgstrata.files.user_files import shown
+    from pgstrata.files.user_files import in_command, shown
 
     for query in map(str, queries):
         kind, colon, _ = query.partition(":")
         if colon and kind in KINDS:
             raise UsageError(
                 f"{shown(query)} is a server, where a file of a query is expected",
-                f"write --server {shown(query)}",
+                f"write --server {in_command(query)}",
             )
     if not servers:
         raise UsageError(

@@ -65,21 +65,33 @@ def explain(
     import psutil
 
     from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
     from pgstrata.server.config.classes import check_keep
     from pgstrata.server.config.resolve import find_config_file, resolve
-    from pgstrata.server.find.lookup import version_of
+    from pgstrata.server.find.lookup import server_here
 
-    version, number = version_of(server)
+    asked = server_here(server)
+    if not asked.managed:
+        raise UsageError(f"{asked.spec} runs already, and keeps the settings it has", "leave out its config")
     names = [name for text in config_files for name in text.split("+")]  # as --config takes them
     files = [find_config_file(name, Path.cwd()) for name in names]
     check_keep(keep_setting or [])
     keep = [name.lower() for name in keep_setting or []]
-    resolved = resolve(files, number, psutil.virtual_memory().total, keep=keep)
+    resolved = resolve(
+        files,
+        asked.version_num,
+        psutil.virtual_memory().total,
+        asked.build,
+        programs=asked.programs,
+        keep=keep,
+    )
     if format is TextOrJson.json:
-        print_json({"version": version, **msgspec.to_builtins(resolved.record())})
+        print_json({"version": asked.version, **msgspec.to_builtins(resolved.record())})
         return
     stack = " + ".join(config_file.name for config_file in files)
-    print(f"# PostgreSQL {version} with {stack}, sizes for the memory of this machine")
+    print(f"# PostgreSQL {asked.version} with {stack}, sizes for the memory of this machine")
+    if asked.programs is None:
+        print("# its programs are not here and cannot be asked: libraries and locales are not looked for")
     width = max((len(name) for name in resolved.settings), default=0)
     for name, value in resolved.settings.items():
         print(f"{name:<{width}} = {value}")

@@ -23,6 +23,7 @@ def init(
     """
     from pgstrata.campaign.file.template import TEMPLATE
     from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import in_command
 
     if file.exists() and not force:
         raise UsageError(f"{file} is there already", "name another file, or --force to replace it")
@@ -31,4 +32,4 @@ def init(
         file.write_text(TEMPLATE, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
-    print(f"wrote {file}; next: pgstrata run {file} --dry-run")
+    print(f"wrote {file}; next: pgstrata run {in_command(file)} --dry-run")

@@ -6,6 +6,8 @@ not valid; 3 a check is unclear; 130 and 143 ended by Ctrl-C and by SIGTERM.
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import signal
 import sys
@@ -102,8 +104,37 @@ def _plain(arguments: list[str]) -> list[str]:
     return arguments
 
 
+def _prepare_streams() -> None:
+    """Makes what was started without standard streams, or with ones that do not take every letter, safe to
+    print to.
+
+    A stream that is closed becomes /dev/null: the next file that is opened would have its number. A letter
+    that the locale lacks is printed as JSON escapes it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is this one
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error(__name__, _as_json_escapes)
+        sys.stdout.reconfigure(errors=__name__)
+
+
+def _as_json_escapes(error: UnicodeError) -> tuple[str, int]:
+    """Handles an error of encoding: letters become `\\u2026`, in what is no JSON, too."""
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)), error.end
+
+
 def main() -> None:
     """Runs the command `pgstrata`, as its entry point."""
+    _prepare_streams()
     # Whatever is made, also by programs that are started: other users may not write to it.
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()

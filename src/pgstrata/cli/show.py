@@ -47,6 +47,7 @@ def show(
 def find_run(text: str, results: Path) -> Run:
     """Returns the run meant by an id, a part of an id, or a folder. Raises UsageError."""
     from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import in_command
     from pgstrata.store import Results, Run
     from pgstrata.store.read import read_run
 
@@ -72,7 +73,9 @@ def find_run(text: str, results: Path) -> Run:
         )
     if damaged := next((b for b in store.broken if text and b.folder.name.endswith(text)), None):
         raise UsageError(f"{damaged}", "a run that is damaged cannot be shown")
-    raise UsageError(f"there is no run {text} in {results}", f"pgstrata runs --results {results} lists them")
+    raise UsageError(
+        f"there is no run {text} in {results}", f"pgstrata runs --results {in_command(results)} lists them"
+    )
 
 
 def lines(run: Run) -> list[str]:

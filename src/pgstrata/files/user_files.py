@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shlex
 import stat
 import time
 from pathlib import Path
@@ -75,6 +76,22 @@ def shown(text: object, most: int = 200) -> str:
     return plain if len(plain) <= most else plain[:most] + "…"
 
 
+def in_command(path: object) -> str:
+    """A path as one word of a command that is printed: a shell understands it, and no terminal obeys it."""
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(c if c.isprintable() and c not in _ESCAPED else _escaped(c) for c in text)}'"
+
+
+_ESCAPED = "'\\"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode(errors="surrogateescape"))
+
+
 def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> bytes:
     """Returns the content of a file of at most `most` bytes; `what` names the file in errors, say `campaign
     file`.
@@ -98,11 +115,10 @@ def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = 
 
 
 def read_text(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> str:
-    """Returns the text of a file that has to be UTF-8. Arguments and errors as of `read_bytes`; raises
-    UsageError also for other encodings."""
+    """As `read_bytes`, for a file that has to be UTF-8; without the byte order mark of Windows' editors."""
     data = read_bytes(path, what, most=most, missing=missing)
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(
@@ -136,7 +152,7 @@ def _content(descriptor: int, path: Path, what: str, most: int) -> bytes:
         if size > most:
             raise UsageError(
                 f"the {what} {shown(path)} has more than {numbers.size(most)}",
-                f"is it a {what}? None is that large",
+                f"check the path: no {what} is that large",
             )
 
 

@@ -38,7 +38,7 @@ def import_files(
       pgstrata import pgbench_log.943 pgbench_log.943.1 --variant pg18.1 --campaign ours
     """
     from pgstrata.errors import UsageError
-    from pgstrata.files.user_files import shown
+    from pgstrata.files.user_files import in_command, shown
     from pgstrata.imports.recognize import MOST_NAME, named, read_files
     from pgstrata.imports.storing import runs_of, store_all
     from pgstrata.numbers import counted
@@ -55,7 +55,8 @@ def import_files(
         note = "is there already" if stored.again else "imported"
         print(f"{shown(key.variant)}, {shown(key.workload)}, repeat {key.repeat}: {steps} {note}")
     print(
-        f"pgstrata report {results} --campaign {shlex.quote(campaign)} shows them; no verdict rests on them"
+        f"pgstrata report {in_command(results)} --campaign {shlex.quote(campaign)} shows them; "
+        "no verdict rests on them"
     )
 
 

@@ -262,8 +262,8 @@ def compare_all(
                 if key[0] == number
             ),
             tuple(_doubts(base.runs, other.runs)),
-            tuple("/".join(key) for key in here if key not in there),
-            tuple("/".join(key) for key in there if key not in here),
+            tuple("/".join(key) for key in here if key not in there and _is_wanted(key[1], wanted)),
+            tuple("/".join(key) for key in there if key not in here and _is_wanted(key[1], wanted)),
             tuple(dict.fromkeys(step for workload, step in here if (workload, step) in there)),
         )
         for number, (other, there) in enumerate(zip(others, sides, strict=True))
@@ -272,6 +272,10 @@ def compare_all(
         replace(comparison, curves=tuple(_curves(comparison.steps, here, there)))
         for comparison, there in zip(comparisons, sides, strict=True)
     ]
+
+
+def _is_wanted(step: str, wanted: set[str]) -> bool:
+    return not wanted or step in wanted
 
 
 def _curves(steps: Sequence[StepVerdict], here: _Steps, there: _Steps) -> Iterator[CurveVerdict]:

@@ -93,7 +93,8 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """Returns JUnit XML: a test per step; slower steps (`failing`) fail, unclear steps are skipped."""
+    """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones and those that only the base has
+    are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
         skipped = [s for s in comparison.judged if s not in failing and s.verdict.word == "unclear"]
@@ -101,10 +102,10 @@ def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> 
             root,
             "testsuite",
             name=xml_text(comparison.title),
-            tests=str(len(comparison.judged)),
+            tests=str(len(comparison.judged) + len(comparison.only_base)),
             failures=str(sum(s in failing for s in comparison.judged)),
             errors="0",
-            skipped=str(len(skipped)),
+            skipped=str(len(skipped) + len(comparison.only_base)),
         )
         for s in comparison.judged:
             name = f"{comparison.base}.{comparison.other}.{s.workload}"
@@ -117,19 +118,28 @@ def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> 
                 ElementTree.SubElement(case, "skipped", message=xml_text(sentence(comparison, s)))
             else:
                 ElementTree.SubElement(case, "system-out").text = xml_text(sentence(comparison, s))
+        for key in comparison.only_base:
+            workload, _, step = key.partition("/")
+            name = f"{comparison.base}.{comparison.other}.{workload}"
+            case = ElementTree.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(step))
+            ElementTree.SubElement(case, "skipped", message=xml_text(f"only {comparison.base} has {key}"))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """Returns workflow commands of GitHub: an error per slower step, a warning per unclear step and per
-    doubt."""
+    """Workflow commands of GitHub: an error per slower step, a warning per unclear one, per step of the base
+    alone, and per doubt."""
     lines = []
     for comparison in comparisons:
         for s in comparison.judged:
             word = "error" if s in failing else "warning" if s.verdict.word == "unclear" else "notice"
             title = f"{s.step} {'slower' if s in failing else s.verdict.word}"
             lines.append(f"::{word} title={property_text(title)}::{command_text(sentence(comparison, s))}")
+        lines += [
+            f"::warning title=not measured::{command_text(f'only {comparison.base} has {key}')}"
+            for key in comparison.only_base
+        ]
         lines += [f"::warning title=comparability::{command_text(str(d))}" for d in comparison.doubts]
     return "\n".join(lines) + "\n" if lines else ""
 

@@ -71,6 +71,24 @@ def damaged_hint(results: Results) -> str:
     return f"{results.broken[0]}; it is left out{more}"
 
 
+def lost_runs(results: Results, sides: Sequence[Side], *, all_variants: bool) -> list[BrokenRun]:
+    """Returns the damaged runs for which no sound run of the same variant and workload stands.
+
+    sides: the first one's campaign counts. all_variants: also of variants that are not among the sides.
+    """
+    runs = [run for side in sides for run in side.runs]
+    campaigns = {run.folder.parents[2] for run in sides[0].runs}
+    variants = {run.folder.parents[1] for run in runs}
+    sound = {run.folder.parent for run in runs}
+    return [
+        run
+        for run in results.broken
+        if run.folder.parent not in sound
+        and run.folder.parents[2] in campaigns
+        and (all_variants or run.folder.parents[1] in variants)
+    ]
+
+
 def choose(text: str, results: Results, campaign: str | None = None) -> Side:
     """Returns the runs that `text` names: the label of a variant or a beginning of it that fits only one, the
     id of a run, the folder of a run, or a folder with the runs of one variant.

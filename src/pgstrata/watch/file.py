@@ -12,7 +12,7 @@ from pgstrata.campaign.file.toml import parse
 from pgstrata.campaign.problems import explain
 from pgstrata.campaign.study import LONGEST_NAME, LONGEST_TEXT, OF_FILE, Names, Share, Stack, Strict
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import read_text, shown, user_path
+from pgstrata.files.user_files import in_command, read_text, shown, user_path
 from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.store import slug
 from pgstrata.suggest import meant
@@ -160,7 +160,7 @@ def read_watch(path: Path, folder: Path | None = None) -> Watch:
     document = parse(text, str(path))
     if "series" not in document and ("servers" in document or "workloads" in document):
         raise UsageError(
-            f"{shown(path)} is a campaign file, not one of a watch", f"pgstrata run {shown(path)}"
+            f"{shown(path)} is a campaign file, not one of a watch", f"pgstrata run {in_command(path)}"
         )
     try:
         file = WatchFile.model_validate(document, context=OF_FILE)

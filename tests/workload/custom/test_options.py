@@ -18,6 +18,7 @@ from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Phase, Refine, Step
 from pgstrata.workload.core.options import REFINED
+from pgstrata.workload.custom.queries import read_queries
 from support.campaign import server
 from support.shop import write_files
 
@@ -240,3 +241,26 @@ def test_a_range_of_clients_has_a_place_for_further_points(campaign: Write, sett
     assert (step.name, step.roles[0].clients, step.reads_only) == ("look-c6", 6, True)
     names = [p.steps if isinstance(p, Refine) else p.name for p in planned if isinstance(p, Step | Refine)]
     assert names == ["look-c1", "look-c2", "look-c4", "look-c8", "look", "buy-c2", "buy-c4"]
+
+
+@pytest.mark.parametrize(
+    ("query", "varies"),
+    [
+        ("EXPLAIN ANALYZE SELECT 1", True),
+        ("show work_mem", True),
+        ("SELECT xmin FROM t", True),
+        ("SELECT calls FROM pg_stat_statements", True),
+        ("SELECT 'explain', \"show\", 'pg_stat_x' FROM explain", False),
+        ("VALUES (1)", False),
+    ],
+)
+def test_what_tells_of_the_server_is_no_changed_answer(tmp_path: Path, query: str, varies: bool) -> None:
+    (tmp_path / "a.sql").write_text(query)
+    assert bool(read_queries([tmp_path / "a.sql"]).varying) is varies
+
+
+def test_a_query_in_utf16_is_to_be_saved_as_utf8(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("SELECT 1", encoding="utf-16")
+    with pytest.raises(UsageError, match="not UTF-8 text") as caught:
+        read_queries([tmp_path / "a.sql"])
+    assert caught.value.hint == "save or dump it as UTF-8"

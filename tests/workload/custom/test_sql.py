@@ -91,3 +91,9 @@ def test_rows_come_out_of_a_dump_however_it_is_cut(text: str, seed: int) -> None
     assert rows_of_copy(lambda: pieces.pop(0) if pieces else b"", parts.append)
     assert b"".join(parts) == rows
     assert not rows_of_copy(iter([b"COPY t FROM stdin;\n1\n", b""]).__next__, parts.append)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_statement(tmp_path: Path) -> None:
+    (first, second) = read(tmp_path, "\ufeffCOPY t FROM stdin;\n1\n\\.\nSELECT 1")
+    assert isinstance(first, Copy) and first.text == "COPY t FROM stdin"
+    assert isinstance(second, SqlStatement) and second.text == "SELECT 1"

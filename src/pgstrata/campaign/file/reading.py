@@ -24,7 +24,7 @@ from pgstrata.campaign.problems import explain
 from pgstrata.campaign.study import OF_FILE, Study, Variant, expand
 from pgstrata.errors import UsageError
 from pgstrata.files.shipped import shipped
-from pgstrata.files.user_files import is_folder, is_there, read_text, shown
+from pgstrata.files.user_files import in_command, is_folder, is_there, read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
 from pgstrata.server.cluster.storage import check_storage
 from pgstrata.server.config.classes import check_keep
@@ -91,7 +91,7 @@ def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     document = parse(text, str(file))
     if "series" in document and "repository" in document:
         raise UsageError(
-            f"{shown(file)} is the file of a watch, not a campaign", f"pgstrata watch {shown(file)}"
+            f"{shown(file)} is the file of a watch, not a campaign", f"pgstrata watch {in_command(file)}"
         )
     return _read(document, str(file), file, overrides or Overrides())
 
@@ -112,7 +112,7 @@ _OTHER_KINDS = {
 def _of_another_kind(file: Path) -> str:
     """Returns what is done with a file that is there and is no campaign by its ending; else an empty text."""
     hint = _OTHER_KINDS.get(file.suffix)
-    return hint.format(shown(file)) if hint and os.path.isfile(file) else ""  # noqa: PTH113 - as above
+    return hint.format(in_command(file)) if hint and os.path.isfile(file) else ""  # noqa: PTH113 - as above
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:

@@ -46,13 +46,31 @@ def _scale(bench: BenchOptions, connection: psycopg.Connection[Any], built_in: b
     return int(row[0]) if row else 1
 
 
+_GOES_ON = (
+    psycopg.errors.FeatureNotSupported,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.WrongObjectType,
+)
+"""After which pgbench goes on: select-only needs neither vacuum nor history, say on a standby."""
+
+
 def _vacuum(connection: psycopg.Connection[Any]) -> None:
+    """As pgbench does before a built-in script, unless -n."""
     for statement in (
         "vacuum pgbench_branches",
         "vacuum pgbench_tellers",
         "truncate pgbench_history",
     ):
-        connection.execute(statement)  # as pgbench does before a built-in script, unless -n
+        try:
+            connection.execute(statement)
+        except _GOES_ON as error:
+            server_message = server_said(error.diag.message_primary or error)
+            print(
+                f"warning: {statement}: {server_message}; the bench goes on, -n leaves this out",
+                file=sys.stderr,
+            )
 
 
 def run(bench: BenchOptions, say: Say, ending: Ending) -> BenchResult:

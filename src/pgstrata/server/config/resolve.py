@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import is_file, is_there, read_text, shown, user_path
+from pgstrata.files.user_files import in_command, is_file, is_there, read_text, shown, user_path
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.conf_file import (
     ConfigFile,
@@ -162,7 +162,7 @@ def find_config_file(name: str, beside: Path | None) -> ConfigFile:
 def _instead(name: str) -> str:
     """Returns what a file that is no config file is named by."""
     if name.endswith(".toml"):
-        return f"a campaign file stands alone: pgstrata run {shown(name)}"
+        return f"a campaign file stands alone: pgstrata run {in_command(name)}"
     return "a script stands behind --script, a file of postgresql.conf's form may be called NAME.conf"
 
 

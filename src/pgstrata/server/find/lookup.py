@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pgstrata.errors import ServerError
 from pgstrata.server.find import prebuilt as cache
-from pgstrata.server.find.acquire import acquire, check_spec
+from pgstrata.server.find.acquire import acquire, check_spec, fetched
 from pgstrata.server.find.model import Server, version_number
 from pgstrata.server.find.recipe import DEFAULT, Build, find_build
 from pgstrata.server.find.sources import is_source, source_of
@@ -45,11 +45,17 @@ def _newest(wanted: str) -> str | None:
     return max(fitting, key=version_number, default=None)
 
 
-def version_of(spec: str) -> tuple[str, int]:
-    """Returns the version of a spec and its number; for `pg:11` without a look-up."""
+def server_here(spec: str) -> Server:
+    """The server of a spec as far as it is on this machine, without asking a site: of `pg:11` the newest that
+    is in the cache; where none is, one without programs.
+
+    Raises UsageError for what is no spec, ServerError for an installation that is none.
+    """
     check_spec(spec)
     kind, _, rest = spec.partition(":")
-    if kind == "pg" and rest != "latest":
-        return rest, version_number(rest)
-    server = look_up(spec)
-    return server.version, server.version_num
+    if kind != "pg":
+        return look_up(spec)
+    fitting = [s for s in fetched() if rest in ("latest", s.version) or s.version.startswith(f"{rest}.")]
+    if fitting or rest == "latest":
+        return fitting[-1] if fitting else look_up(spec)
+    return Server(spec, f"pg{rest}", rest, version_number(rest), "", Path())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple, cast
 
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import shown, user_path
+from pgstrata.files.user_files import in_command, shown, user_path
 from pgstrata.traffic.logs import csvlog, incoming, jsonlog, stderr
 from pgstrata.traffic.logs.clock import Clock
 from pgstrata.traffic.logs.foreign import foreign
@@ -220,8 +219,8 @@ def find(
     forms that are named one by one.
     """
     try:
-        codecs.lookup(encoding)
-    except LookupError:
+        b"a".decode(encoding, "replace")  # what is no text encoding, say hex, is known, too
+    except (LookupError, ValueError):
         raise UsageError(f"there is no encoding {shown(encoding)}", "latin-1, cp1252, euc_jp, …") from None
     clock, how = Clock(timezone), Encoding(encoding)
     wanted = prefix_of(prefix) if prefix else None
@@ -290,7 +289,7 @@ def _look(path: Path, clock: Clock, encoding: Encoding, wanted: Prefix | None) -
         raise UsageError(f"the log {shown(path)} cannot be read: {why}") from error
     if not any(line.strip() for line in head):
         return None
-    layout, first = _layout(path.name, begin, head, wanted)
+    layout, first = _layout(str(path), begin, head, wanted)
     file = LogFile(path, layout, first, size)
     if not layout.is_unordered:
         reader = Log([file], clock, encoding, Trouble())
@@ -327,13 +326,20 @@ def _layout(name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | Non
     if layers and not any(line.strip() for line in head):
         raise UsageError(
             f"{shown(name)} is {layers[-1].name}, and none of its first {_HEAD_LINES} lines is of PostgreSQL",
-            f"leave out what is of other programs: grep postgres {name} | pgstrata capture - -o FILE",
+            _with_name(
+                "leave out what is of other programs: grep postgres {} | pgstrata capture - -o FILE", name
+            ),
         )
     falls = sum(a > b for a, b in pairwise(times))
     is_descending = falls > sum(a < b for a, b in pairwise(times))
     form, prefix, recognizer = _form(name, begin, head, wanted, is_wrapped=bool(layers))
     layout = Layout(form, prefix, recognizer, tuple(layers), is_descending)
     return layout, min((time for time in times if time), default=0)
+
+
+def _with_name(step: str, name: str) -> str:
+    """What to do with a file, its name in the place of `{}`."""
+    return step.replace("{}", "LOG" if name == incoming.NAME else in_command(name))
 
 
 def _form(
@@ -347,7 +353,7 @@ def _form(
     if any(csvlog.BEGIN.match(line) for line in head):
         return "csvlog", None, None
     if not is_wrapped and (other := foreign(begin, head)) is not None:
-        raise UsageError(f"{shown(name)} is {other.name}, which is not read", other.step.replace("{}", name))
+        raise UsageError(f"{shown(name)} is {other.name}, which is not read", _with_name(other.step, name))
     recognizer = recognize(head, shown(name))
     return "stderr", recognizer.prefix, recognizer
 

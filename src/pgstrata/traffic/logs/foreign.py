@@ -37,7 +37,6 @@ _BYTES: tuple[tuple[bytes, Foreign], ...] = (
     (b"SQLite format 3", Foreign("an SQLite database", "name the server's log instead")),
     (b"\xff\xfe", Foreign("UTF-16 text", _packed("iconv -f UTF-16 -t UTF-8"))),
     (b"\xfe\xff", Foreign("UTF-16 text", _packed("iconv -f UTF-16 -t UTF-8"))),
-    (b"\xef\xbb\xbf", Foreign("text with a byte order mark", _packed("tail -c +4"))),
 )
 _TEXT: tuple[tuple[re.Pattern[bytes], Foreign], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), foreign)

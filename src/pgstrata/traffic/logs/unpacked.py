@@ -25,6 +25,8 @@ ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 MOST_TIMES = 5000
 """Times as many bytes as the packed file has. A log of equal lines is packed to a thousandth by gzip."""
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 ALWAYS = 1 << 30
 """Bytes that any file may unpack to."""
 
@@ -182,6 +184,9 @@ def unpacked(raw: IO[bytes]) -> IO[bytes]:
     large for a log.
     """
     head = cast(io.BufferedReader, raw).peek(6)[:6]
+    if head.startswith(BYTE_ORDER_MARK):
+        raw.read(len(BYTE_ORDER_MARK))  # as programs of Windows begin text
+        return raw
     counted = Counted(raw)
     packed = cast(IO[bytes], io.BufferedReader(counted, _CHUNK))
     stream: io.RawIOBase | io.BufferedIOBase

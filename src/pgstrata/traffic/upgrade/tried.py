@@ -18,7 +18,7 @@ from pgstrata.files import digests
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular, replacing, storing
 from pgstrata.files.ownership import own_folder
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import in_command, shown
 from pgstrata.measure.campaign import data_root, execute, plan_campaign
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
@@ -251,7 +251,7 @@ def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
         raise ServerError(
             f"{label} could not be measured: {failed[label]}",
             f"its run, with the server's log, is below {shown(tried.runs)}; pgstrata runs --results "
-            f"{shown(tried.runs)} lists it",
+            f"{in_command(tried.runs)} lists it",
         )
     return replace(tried, failed=failed, measured=True)
 

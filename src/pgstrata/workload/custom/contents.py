@@ -36,7 +36,7 @@ def digest_of(path: Path) -> str:
     """
     real = real_path(path)
     try:
-        about = real.stat()
+        about = path.stat()  # of a pipe of a shell, /dev/fd/63, the real path is none
         if stat.S_ISREG(about.st_mode):
             return _of_file(real, about.st_size, about.st_mtime_ns)
         if stat.S_ISDIR(about.st_mode):

@@ -41,13 +41,17 @@ VARYING = frozenset(
         "current_timestamp",
         "currval",
         "gen_random_uuid",
+        "inet_client_port",
         "lastval",
         "localtime",
         "localtimestamp",
         "nextval",
         "now",
         "pg_backend_pid",
+        "pg_conf_load_time",
+        "pg_current_snapshot",
         "pg_current_xact_id",
+        "pg_locks",
         "pg_postmaster_start_time",
         "random",
         "random_normal",
@@ -56,14 +60,21 @@ VARYING = frozenset(
         "timeofday",
         "transaction_timestamp",
         "txid_current",
+        "txid_current_snapshot",
         "uuid_generate_v1",
+        "uuid_generate_v1mc",
         "uuid_generate_v4",
         "uuidv4",
         "uuidv7",
         "version",
+        "xmax",
+        "xmin",
     ]
 )
 """Words of queries whose answer is another at each execution, or on each server."""
+
+_VARYING_KINDS = ("explain", "show")
+"""First words of statements that tell of the server, and nothing of the data."""
 
 _ANSWERS = {"any-order": answer_in_any_order, "ordered": answer_in_order, "exact": answer_as_it_came}
 
@@ -95,23 +106,34 @@ def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles
             files[file.stem] = file
     if len(files) > MOST_QUERIES:
         raise UsageError(f"there are more than {MOST_QUERIES:,} .sql files", "compare parts of them")
-    texts, broken, varying = {}, {}, set()
+    texts, broken, varying, advice = {}, {}, set(), ""
     for file in sorted(files.values(), key=lambda file: in_order(file.stem)):
         try:
             texts[file.stem] = _query(file)
-            if mentioned(texts[file.stem]).words & VARYING:
+            if _varies(texts[file.stem]):
                 varying.add(file.stem)
         except PgstrataError as error:
             broken[file.stem] = error.message
+            advice = advice or error.hint
         except OSError as error:
             broken[file.stem] = f"{file.name} cannot be read: {error.strerror}"
     if not texts:
         where = ", ".join(map(shown, paths))
         raise UsageError(
             f"no file of {where} holds a query: {next(iter(broken.values()))}",
-            "write each query into a file of its own; settings go into the config",
+            advice or "write each query into a file of its own; settings go into the config",
         )
     return QueryFiles(texts, broken, frozenset(varying))
+
+
+def _varies(query: str) -> bool:
+    """Whether the answer is by nature another at each execution, on each server or under each config."""
+    words = mentioned(query).words
+    return (
+        query.split(maxsplit=1)[0].lower() in _VARYING_KINDS
+        or bool(words & VARYING)
+        or any(word.startswith(("pg_stat_", "pg_statio_")) for word in words)
+    )
 
 
 def _files_in(folder: Path, setup: Sequence[str]) -> list[Path]:

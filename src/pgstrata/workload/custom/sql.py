@@ -55,6 +55,9 @@ _TOKEN = re.compile(
     rb"|(?P<semicolon>;)|(?P<paren>[()])|(?P<command>\\)|(?P<other>.)",
     re.DOTALL,
 )
+_BOM = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8, which editors of Windows write and psql leaves out."""
+
 _IN_COMMENT = re.compile(rb"/\*|\*/")
 _FROM_STDIN = re.compile(r"COPY\b.*\bFROM\s+STDIN\b", re.IGNORECASE | re.DOTALL)
 _END_OF_ROWS = re.compile(rb"^\\\.\r?$", re.MULTILINE)
@@ -81,7 +84,7 @@ class _Scanner:
         self._size = 0
 
     def items(self) -> Iterator[Item]:
-        at, begin = 0, -1
+        at, begin = len(_BOM) if self._data[: len(_BOM)] == _BOM else 0, -1
         parens = depth = 0
         words: list[bytes] = []
         while match := _TOKEN.match(self._data, at):

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 
 from pgstrata.traffic.logs.line import Trouble
-from pgstrata.traffic.logs.wrapped import amazon, azure, google, kubernetes, syslog
+from pgstrata.traffic.logs.wrapped import amazon, azure, google, kubernetes, printed, syslog
 from pgstrata.traffic.logs.wrapped.model import Wrapping
 from pgstrata.traffic.logs.wrapped.objects import objects
 
@@ -20,11 +20,13 @@ def wrapping(head: Sequence[bytes]) -> Wrapping | None:
     if not lines:
         return None
     first = lines[0].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if first.startswith((b"{", b"[")) and not first.startswith(b'{"timestamp":"'):
+    if first.startswith((b"{", b"[")) and not first.startswith((b'{"timestamp":"', b"[pod/")):
         return _of_json(head)
     if (wrapped := azure.recognize_lines(lines)) is not None:
         return wrapped
     if (wrapped := kubernetes.recognize_lines(lines)) is not None:
+        return wrapped
+    if (wrapped := printed.recognize_lines(lines)) is not None:
         return wrapped
     return syslog.recognize_lines(lines)
 
