@@ -55,7 +55,7 @@ def server_here(spec: str) -> Server:
     kind, _, rest = spec.partition(":")
     if kind != "pg":
         return look_up(spec)
-    fitting = [s for s in fetched() if rest in ("latest", s.version) or s.version.startswith(f"{rest}.")]
+    fitting = [s for s in fetched() if rest == "latest" or f"{s.version}.".startswith(f"{rest}.")]
     if fitting or rest == "latest":
         return fitting[-1] if fitting else look_up(spec)
     return Server(spec, f"pg{rest}", rest, version_number(rest), "", Path())
