@@ -50,7 +50,7 @@ SAME = ("server", "warehouses", "users", "seconds", "slice", "code")
 
 def executed(arguments: argparse.Namespace, cluster: Cluster, name: str) -> dict[str, dict[str, float]]:
     """Returns statements and rows for one transaction of each kind, by what was done to which table."""
-    draw, found = random.Random(1), {}
+    draw, by_kind = random.Random(1), {}
     for kind in WEIGHTS:
         with cluster.connect(name) as admin:
             admin.execute("SELECT pg_stat_statements_reset()")
@@ -69,8 +69,8 @@ def executed(arguments: argparse.Namespace, cluster: Cluster, name: str) -> dict
             for table, *numbers in rows.fetchall():
                 verbs = zip(("read", "insert", "update", "delete"), numbers, strict=True)
                 seen |= {f"{verb} {table}": float(n) for verb, n in verbs if n}
-        found[kind] = {what: round(number / arguments.calls, 3) for what, number in seen.items()}
-    return found
+        by_kind[kind] = {what: round(number / arguments.calls, 3) for what, number in seen.items()}
+    return by_kind
 
 
 def mix(sides: Mapping[str, Side], seconds: float) -> dict[str, dict[str, int]]:
@@ -128,8 +128,8 @@ def measure(arguments: argparse.Namespace) -> None:
     with serving(arguments) as (cluster, scratch):
         step = steps(arguments, cluster, ["create functions"])
         if not any("executed" in line for line in lines):
-            found = {name: executed(arguments, cluster, name) for name in (HAMMERDB, OURS)}
-            append(arguments.out, {"executed": found})
+            by_name = {name: executed(arguments, cluster, name) for name in (HAMMERDB, OURS)}
+            append(arguments.out, {"executed": by_name})
         if not any("mix" in line for line in lines):
             with cluster.connect() as admin:
                 admin.execute("ALTER SYSTEM SET track_functions = 'pl'")
@@ -169,18 +169,18 @@ def table(lines: Sequence[Json]) -> str:
     return "\n".join([*rows, *(_pairs(pairs) if len(pairs) > 1 else [])])
 
 
-def _executed(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
+def _executed(by_name: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
     yield "| transaction | | HammerDB | pgstrata |\n|---|---|---:|---:|"
-    for kind, their_own in found[HAMMERDB].items():
-        our_own = found[OURS][kind]
+    for kind, their_own in by_name[HAMMERDB].items():
+        our_own = by_name[OURS][kind]
         for what in dict.fromkeys([*their_own, *our_own]):
             yield f"| {kind} | {what} | {their_own.get(what, 0):g} | {our_own.get(what, 0):g} |"
 
 
-def _mix(found: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _mix(by_name: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     yield "\n| transaction | share, HammerDB | share, pgstrata |\n|---|---:|---:|"
     for kind in WEIGHTS:
-        shares = [100 * found[name][kind] / sum(found[name].values()) for name in (HAMMERDB, OURS)]
+        shares = [100 * by_name[name][kind] / sum(by_name[name].values()) for name in (HAMMERDB, OURS)]
         yield f"| {kind} | {shares[0]:.1f} % | {shares[1]:.1f} % |"
 
 

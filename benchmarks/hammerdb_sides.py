@@ -280,8 +280,8 @@ def connected(
         before = dict(rows.execute(placed).fetchall())
         processes = []
         for number in range(arguments.users):
-            (own := folder / str(number)).mkdir(exist_ok=True)
-            processes.append(tcl(arguments, cluster, RUN, own))
+            (user_folder := folder / str(number)).mkdir(exist_ok=True)
+            processes.append(tcl(arguments, cluster, RUN, user_folder))
         used: list[int] = []
         for _ in range(600):
             used = [w for w, orders in rows.execute(placed).fetchall() if orders > before[w] + 20]

@@ -90,7 +90,7 @@ class Application:
 
     def __init__(self, description: Mapping[str, Any], connection: psycopg.Connection[Any]) -> None:
         self._statements = description["statement"]
-        self._weights = [one["weight"] for one in self._statements]
+        self._weights = [statement["weight"] for statement in self._statements]
         self._values = {
             name: [row[0] for row in connection.execute(query.encode()).fetchall()]
             for name, query in description["values"].items()
@@ -103,14 +103,18 @@ class Application:
         end = time.monotonic() + seconds
         with psycopg.connect(address, autocommit=True) as connection:
             while time.monotonic() < end:
-                (one,) = dice.choices(self._statements, self._weights)
+                (statement,) = dice.choices(self._statements, self._weights)
                 try:
-                    if "texts" in one:
+                    if "texts" in statement:
                         with connection.transaction():
-                            for text in one["texts"]:
-                                self._execute(connection, text, dice, is_prepared=one.get("prepared", False))
+                            for text in statement["texts"]:
+                                self._execute(
+                                    connection, text, dice, is_prepared=statement.get("prepared", False)
+                                )
                     else:
-                        self._execute(connection, one["text"], dice, is_prepared=one.get("prepared", False))
+                        self._execute(
+                            connection, statement["text"], dice, is_prepared=statement.get("prepared", False)
+                        )
                 except psycopg.Error as error:
                     self.errors[f"{type(error).__name__}: {str(error).splitlines()[0]}"] += 1
 
@@ -178,10 +182,19 @@ def replayed(cluster: Cluster, file: Path) -> dict[str, Any]:
     assert role.replay is not None
     return {
         "failures": [
-            {"statement": one.statement, "now": one.now, "count": one.count, "message": one.message}
-            for one in role.replay.failures
+            {
+                "statement": failure.statement,
+                "now": failure.now,
+                "count": failure.count,
+                "message": failure.message,
+            }
+            for failure in role.replay.failures
         ],
-        "failing": {str(one.number): one.errors / one.count for one in role.statements_by_name if one.errors},
+        "failing": {
+            str(statement.number): statement.errors / statement.count
+            for statement in role.statements_by_name
+            if statement.errors
+        },
     }
 
 
@@ -203,7 +216,7 @@ def begun(cluster: Cluster, chosen: Chosen) -> tuple[Application, list[str]]:
     with cluster.connect() as admin:
         admin.execute("CREATE DATABASE app")
     with cluster.connect("app") as connection:
-        not_loaded = [one for file in chosen.files for one in load(connection, file)]
+        not_loaded = [failure for file in chosen.files for failure in load(connection, file)]
         connection.execute("RESET ALL")
         connection.execute(chosen.description["setup"].encode())
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA public")
@@ -216,8 +229,8 @@ def work(cluster: Cluster, application: Application, chosen: Chosen) -> str:
     address = make_conninfo(host=str(cluster.socket_dir), port=cluster.port, user=USER, dbname="app")
     with ThreadPoolExecutor(chosen.sessions) as pool:
         sessions = range(chosen.sessions)
-        for one in [pool.submit(application.work, address, chosen.seconds, n) for n in sessions]:
-            one.result()
+        for session in [pool.submit(application.work, address, chosen.seconds, n) for n in sessions]:
+            session.result()
     return address
 
 
@@ -252,7 +265,9 @@ def measure(chosen: Chosen) -> dict[str, Any]:
         "sessions": chosen.sessions,
         "not_loaded": not_loaded,
         "errors_of_the_application": dict(application.errors),
-        "counted": [vars(one) for one in sorted(statements, key=lambda one: -one.seconds)],
+        "counted": [
+            vars(statement) for statement in sorted(statements, key=lambda statement: -statement.seconds)
+        ],
         "left_out": header["left_out"],
         "shapes": header["shapes"],
         **outcome,
@@ -277,16 +292,18 @@ def make_log(chosen: Chosen, version: str) -> None:
 
 def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     """Shares of calls and of time by what came of the statements."""
-    in_file = {one["text"]: one for one in record["shapes"] if one["calls"]}
+    in_file = {
+        logged_shape["text"]: logged_shape for logged_shape in record["shapes"] if logged_shape["calls"]
+    }
     failing = {record["shapes"][int(number)]["text"]: share for number, share in record["failing"].items()}
     parts: dict[str, Counter[str]] = {
         part: Counter() for part in ("covered", "guessed", "failing", "left out")
     }
     whole: Counter[str] = Counter()
     control: Counter[str] = Counter()
-    for one in record["counted"]:
-        text = shape(one["text"]).text
-        amounts = Counter({"calls": one["calls"], "seconds": one["seconds"]})
+    for statement in record["counted"]:
+        text = shape(statement["text"]).text
+        amounts = Counter({"calls": statement["calls"], "seconds": statement["seconds"]})
         if re.match(r"(BEGIN|COMMIT|ROLLBACK|START TRANSACTION|SAVEPOINT|RELEASE)\b", text, re.IGNORECASE):
             control.update(amounts)
             continue
@@ -321,26 +338,27 @@ def table(results: Path) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---|"
     for path in sorted(results.glob("*.json")):
         record = json.loads(path.read_text())
-        told = summary(record)
+        figures = summary(record)
 
-        def percent(part: str, unit: str = "seconds", told: Mapping[str, Any] = told) -> str:
-            return f"{100 * told[part][unit]:.1f} %"
+        def percent(part: str, unit: str = "seconds", figures: Mapping[str, Any] = figures) -> str:
+            return f"{100 * figures[part][unit]:.1f} %"
 
         cells = [
             path.stem,
-            str(told["statements"]),
+            str(figures["statements"]),
             percent("covered", "calls"),
             *(percent(part) for part in ("covered", "guessed", "failing", "left out", "control")),
             ", ".join(map(str, record["load_before_and_after"])),
         ]
         yield "| " + " | ".join(cells) + " |"
-        for one in record["left_out"]:
+        for left_out in record["left_out"]:
             seen = (
-                f"{one['seconds']:.3f} s, {one['count']} calls: {one['why']}: {(one['example'] or '')[:100]}"
+                f"{left_out['seconds']:.3f} s, {left_out['count']} calls: {left_out['why']}: "
+                f"{(left_out['example'] or '')[:100]}"
             )
             print(f"  {path.stem}: left out {seen}", file=sys.stderr)
-        for one in record["failures"]:
-            seen = f"{one['count']} calls: {one['message']}: {one['statement'][:100]}"
+        for failure in record["failures"]:
+            seen = f"{failure['count']} calls: {failure['message']}: {failure['statement'][:100]}"
             print(f"  {path.stem}: fails {seen}", file=sys.stderr)
         for what in ("not_loaded", "errors_of_the_application"):
             print(f"  {path.stem}, {what}: {record[what]}", file=sys.stderr)

@@ -67,8 +67,8 @@ def move(findings: ModuleType, ratio: float, word: str = "more", rate: float | N
 def test_a_rate_is_held_against_instructions(
     findings: ModuleType, ratio: float, word: str, rate: float, says: str
 ) -> None:
-    own = move(findings, ratio, word, rate)
-    assert findings.answers.agreement(own, own.rate) == says
+    change = move(findings, ratio, word, rate)
+    assert findings.answers.agreement(change, change.rate) == says
 
 
 def test_an_answer_names_version_interval_function_and_rate(findings: ModuleType) -> None:

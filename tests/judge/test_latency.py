@@ -78,7 +78,7 @@ MICROS = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=50)
 
 @given(st.lists(MICROS, min_size=1, max_size=4))
 def test_added_up_lies_between_the_parts(values: list[list[int]]) -> None:
-    parts = [histogram_of(one) for one in values]
+    parts = [histogram_of(microseconds) for microseconds in values]
     each = [latency_of(part) for part in parts]
     together = added_up(
         merge(parts), [(p.responses, latency) for p, latency in zip(parts, each, strict=True)]

@@ -109,10 +109,10 @@ def turns(*executions: tuple[int, float, float | None]) -> QueryTurns:
 def test_means_are_over_the_pairs_that_count_and_are_known() -> None:
     base = turns((1, 1.0, 0.5), (2, 3.0, 1.5), (3, 100.0, 1.0), (4, 50.0, None))
     other = turns((1, 2.0, 1.5), (2, 4.0, 2.5), (3, 900.0, 1.0), (4, 5.0, 5.0), (5, 7.0, 7.0))
-    found = mean_executions([(base, other, {3})])
-    assert found is not None and found.pairs == 2
-    assert [found.base.seconds, found.other.seconds] == pytest.approx([2.0, 3.0])
-    assert (found.base.cpu, found.other.cpu, found.base.planning) == (1.0, 2.0, None)
+    means = mean_executions([(base, other, {3})])
+    assert means is not None and means.pairs == 2
+    assert [means.base.seconds, means.other.seconds] == pytest.approx([2.0, 3.0])
+    assert (means.base.cpu, means.other.cpu, means.base.planning) == (1.0, 2.0, None)
     assert mean_executions([(base, other, {1, 2, 3})]) is None
     assert mean_executions([(turns((1, 1.0, None)), other, ())]) is None
     assert mean_executions([]) is None

@@ -68,14 +68,14 @@ def test_a_rate_that_never_grows_has_its_knee_at_the_fewest_clients() -> None:
 
 @pytest.mark.parametrize("growth", [2.0, 1.9])
 def test_a_knee_right_of_a_single_point_is_known(growth: float) -> None:
-    own = knee(curve(10, 10 * growth, 10 * growth, 10 * growth, 10 * growth))
-    assert own.text == "2 (2 … 2)"
-    assert own.low <= 2 <= own.high and not own.low_open
+    estimate = knee(curve(10, 10 * growth, 10 * growth, 10 * growth, 10 * growth))
+    assert estimate.text == "2 (2 … 2)"
+    assert estimate.low <= 2 <= estimate.high and not estimate.low_open
 
 
 def test_a_rate_that_more_than_doubles_leaves_its_knee_at_the_second_point() -> None:
-    own = knee(curve(10, 21, 20.5, 21, 20.7))
-    assert own.low <= 2 <= own.high and round(own.clients) == 2
+    estimate = knee(curve(10, 21, 20.5, 21, 20.7))
+    assert estimate.low <= 2 <= estimate.high and round(estimate.clients) == 2
 
 
 def test_the_unit_of_the_rate_changes_nothing() -> None:

@@ -116,9 +116,9 @@ def printed(text: str, label: str, *, other: str = "") -> str:
     return "".join(f"{label}{line}{behind}" for line in text.splitlines(keepends=True))
 
 
-def tailed(found: Sequence[Entry]) -> str:
+def tailed(log_entries: Sequence[Entry]) -> str:
     """What `aws logs tail` prints: time and stream in front of each event, not of its further lines."""
-    return "".join(f"{rfc3339(e.time, '+00:00')} db-1.0 {part}\n" for e in found for part in e.parts)
+    return "".join(f"{rfc3339(e.time, '+00:00')} db-1.0 {part}\n" for e in log_entries for part in e.parts)
 
 
 def heroku(entries: Sequence[Entry]) -> str:

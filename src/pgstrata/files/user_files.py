@@ -77,7 +77,8 @@ def shown(text: object, most: int = 200) -> str:
 
 
 def in_command(path: object) -> str:
-    """A path as one word of a command that is printed: a shell understands it, and no terminal obeys it."""
+    """Returns a path as one word of a command that is printed: a shell understands it, and no terminal obeys
+    it."""
     text = str(path)
     text = f"./{text}" if text.startswith("-") else text
     if text.isprintable():
@@ -115,7 +116,10 @@ def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = 
 
 
 def read_text(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> str:
-    """As `read_bytes`, for a file that has to be UTF-8; without the byte order mark of Windows' editors."""
+    """Returns the text of a file that has to be UTF-8, without the byte order mark of Windows' editors.
+
+    Parameters and errors are those of `read_bytes`; raises UsageError also for other bytes than UTF-8.
+    """
     data = read_bytes(path, what, most=most, missing=missing)
     try:
         return data.decode("utf-8").removeprefix("\ufeff")

@@ -51,16 +51,23 @@ def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> Comp
         else:
             same += 1
     rows = _written(here), _written(there)
-    written = {one: said for one in changed if (said := _otherwise(*(own.get(one, {}) for own in rows)))}
+    written = {
+        changed_statement: difference
+        for changed_statement in changed
+        if (difference := _otherwise(*(counts.get(changed_statement, {}) for counts in rows)))
+    }
     return ComparedAnswers(changed, written, same, varying, unanswered)
 
 
 def _written(records: Iterable[AnswerRecord]) -> dict[Statement, Mapping[str, int]]:
-    return {recorded_statement(one.number, one.name): one.written for one in records if one.written}
+    return {
+        recorded_statement(record.number, record.name): record.written for record in records if record.written
+    }
 
 
 def _otherwise(base: Mapping[str, int], other: Mapping[str, int]) -> str:
-    """`rows inserted into public.history: 30 → 0`; what the statement itself counts last."""
+    """Returns the counts that differ, `rows inserted into public.history: 30 → 0`; what the statement itself
+    counts comes last."""
     differing = sorted(
         (part == "rows", part)
         for part in base.keys() | other.keys()

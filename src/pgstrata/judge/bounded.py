@@ -100,7 +100,7 @@ def bounded_interval(turns: Turns, criterion: Criterion) -> Verdict | None:
 
 
 def _all_bounds(turns: Turns) -> list[Bounds]:
-    """The bounds of all pairs of which they are known."""
+    """Returns the bounds of all pairs of which they are known."""
     return [
         of_pair
         for base, other in turns

@@ -326,8 +326,8 @@ def _query(
             cause = _cause(query, verdict, *looked_into)
         if query.means is not None:
             record = looked_into[0] if looked_into is not None else None
-            told = (record.files, record.planning_seconds) if record is not None else ()
-            parts = query_parts(query.means, *told)
+            details = (record.files, record.planning_seconds) if record is not None else ()
+            parts = query_parts(query.means, *details)
     return StepVerdict(
         workload,
         name,
@@ -345,10 +345,11 @@ def _query(
 def _looked_into(
     name: str, base: _Side, other: _Side
 ) -> tuple[QueryCauseRecord, MeasuredStep, MeasuredStep] | None:
-    """What the last comparison that has looked for it recorded of why a query differs, with its sides."""
+    """Returns what the last comparison that has looked for it recorded of why a query differs, with the step
+    of both sides; None where none has."""
     for repeat in sorted(base.keys() & other.keys(), reverse=True):
         ours, theirs = base[repeat], other[repeat]
-        record = next((one for one in theirs.record.query_causes if one.name == name), None)
+        record = next((cause for cause in theirs.record.query_causes if cause.name == name), None)
         if record is not None and _together(ours.run, theirs.run) is not None:
             return record, ours, theirs
     return None

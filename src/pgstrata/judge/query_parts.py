@@ -122,7 +122,7 @@ class QueryParts:
         return max(of_its_work, key=lambda part: sign * part.difference)
 
     def record(self) -> PartsRecord:
-        """As JSON can hold it."""
+        """Returns the parts as JSON can hold them."""
         return PartsRecord(
             pairs=self.pairs,
             base_seconds=self.base,
@@ -174,13 +174,13 @@ def _by_pair(turns: QueryTurns) -> dict[int, _Turn]:
 
 def _mean(turns: Sequence[_Turn]) -> MeanExecution:
     cpu = [cpu for _, cpu in turns if cpu is not None]
-    planning = [one.planning_seconds for one in cpu if one.planning_seconds is not None]
+    planning = [turn_cpu.planning_seconds for turn_cpu in cpu if turn_cpu.planning_seconds is not None]
     return MeanExecution(
         seconds=statistics.fmean(seconds for seconds, _ in turns),
-        cpu=statistics.fmean(one.seconds for one in cpu),
+        cpu=statistics.fmean(turn_cpu.seconds for turn_cpu in cpu),
         # A few turns in which it was not told apart leave the mean of the others.
         planning=statistics.fmean(planning) if 2 * len(planning) >= len(cpu) else None,
-        waited=statistics.fmean(one.waited_seconds for one in cpu),
+        waited=statistics.fmean(turn_cpu.waited_seconds for turn_cpu in cpu),
     )
 
 
@@ -200,7 +200,7 @@ def query_parts(
         for mean, explained in zip((means.base, means.other), planning or (None, None), strict=True)
     )
     means = MeanExecutions(base, other, means.pairs)
-    timed = files is not None and all(one.seconds is not None for one in files)
+    timed = files is not None and all(access.seconds is not None for access in files)
     apart = means.base.planning is not None and means.other.planning is not None
     sides = [
         _parts(mean, (files[place].seconds or 0.0) if files and timed else 0.0, apart=apart)
@@ -219,15 +219,17 @@ def query_parts(
 
 
 def _planning(mean: MeanExecution, explained: float | None, least: float) -> float | None:
-    """Seconds of planning that the protocol does not tell. Where all time on a CPU is below the least that
-    counts, none of it need be told apart."""
+    """Returns the seconds of planning that the protocol does not tell; None where nothing else tells them.
+
+    Where all time on a CPU is below the least that counts, none of it need be told apart.
+    """
     if explained is not None:
         return explained
     return 0.0 if mean.cpu <= least else None
 
 
 def _parts(mean: MeanExecution, in_files: float, *, apart: bool) -> dict[PartName, float]:
-    """Seconds by part. in_files: those that the backend spent in reading and writing files."""
+    """Returns the seconds by part. in_files: those that the backend spent in reading and writing files."""
     planning = min(mean.cpu, mean.planning or 0.0) if apart else 0.0
     execution = mean.cpu - planning
     waited = min(mean.waited, max(0.0, mean.seconds - mean.cpu))

@@ -149,7 +149,7 @@ class Executed(NamedTuple):
         seconds = sum(statement.seconds for statement in counted)
         if not counted or seconds <= 0:
             return None
-        cpu = [one.cpu.seconds for one in counted if one.cpu is not None]
+        cpu = [statement.cpu.seconds for statement in counted if statement.cpu is not None]
         return Slice(
             pair=pair,
             seconds=seconds,

@@ -93,8 +93,8 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones and those that only the base has
-    are skipped."""
+    """Returns JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones and those that only the
+    base has are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
         skipped = [s for s in comparison.judged if s not in failing and s.verdict.word == "unclear"]
@@ -128,8 +128,8 @@ def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> 
 
 
 def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
-    """Workflow commands of GitHub: an error per slower step, a warning per unclear one, per step of the base
-    alone, and per doubt."""
+    """Returns workflow commands of GitHub: an error per slower step, a warning per unclear one, per step of
+    the base alone, and per doubt."""
     lines = []
     for comparison in comparisons:
         for s in comparison.judged:

@@ -180,7 +180,7 @@ def decode(text: str) -> Histogram:
 
 
 def histogram_of(microseconds: Iterable[int]) -> Histogram:
-    """A histogram of these values in µs; what lies outside 1 µs … 1 h counts as the nearest end."""
+    """Returns a histogram of these values in µs; what lies outside 1 µs … 1 h counts as the nearest end."""
     width = _width(HIGHEST_US)
     values = np.clip(np.fromiter(microseconds, dtype=np.int64), LOWEST_US, HIGHEST_US)
     slots = np.searchsorted(_slots()[0], values, side="right") - 1

@@ -40,8 +40,8 @@ class TprocCOptions(CurveOptions):
     )
     code: Literal["functions", "sets", "statements"] = Field(
         "functions",
-        description="transactions are one call of a function in PL/pgSQL, or statements of the client; `sets`: "
-        "functions whose statements work on a whole order, as HammerDB's",
+        description="transactions are one call of a function in PL/pgSQL, or statements of the client; "
+        "`sets`: functions whose statements work on a whole order, as HammerDB's",
     )
     mode: Mode = Field("prepared", description="query mode of the calls or statements")
     all_warehouses: bool = Field(

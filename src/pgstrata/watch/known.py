@@ -127,7 +127,7 @@ class Known:
         return codes[0] == codes[1] != ""
 
     def _end_of(self, position: int) -> int:
-        """Position of the last of the commits without code that follow this one, or its own."""
+        """Returns the position of the last of the commits without code that follow this one, or its own."""
         while position + 1 in self.line.idle:
             position += 1
         return position
@@ -152,8 +152,8 @@ class Known:
 
 
 def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
-    """The commits that are watched now. Raises UsageError for a repository, branch or commit that does not
-    exist, or no line between them; ServerError where the repository cannot be read or reached."""
+    """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
+    does not exist, or no line between them; ServerError where the repository cannot be read or reached."""
     file = watch.file
     where = file.repository
     repo = clone(where, file.branch, cache_dir(), say) if is_url(where) else repository(Path(where))

@@ -146,8 +146,8 @@ def _is_due_between(known: Known, alarm: Alarm) -> bool:
 
 
 def line_between(known: Known, alarm: Alarm) -> Range:
-    """The commits of an alarm that may have made the change: those without code have made none, so a good
-    end among them stands for the commit before it, whose server is at hand."""
+    """Returns the commits of an alarm that may have made the change: those without code have made none, so a
+    good end among them stands for the commit before it, whose server is at hand."""
     line = known.line
     first, last = line.places[alarm.good], line.places[alarm.bad]
     while first in line.idle:

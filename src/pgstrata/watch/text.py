@@ -80,7 +80,7 @@ def summary(known: Known) -> str:
 
 
 def costs(known: Known) -> str:
-    """What a commit took, in the median, or empty where it is not known."""
+    """Returns a sentence on what a commit took, in the median; empty where it is not known."""
     spent = [v for v in known.whole() if v.cpu_seconds]
     if not spent:
         return ""
@@ -125,7 +125,8 @@ def mail(known: Known, alarm: Alarm) -> str:
 
 
 def watch_json(known: Known) -> Json:
-    """All of it as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per operation."""
+    """Returns all of a watch as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per
+    operation."""
     return {
         "watch": known.watch.name,
         "anchor": known.line.stops[0].id,

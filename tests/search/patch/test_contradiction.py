@@ -60,10 +60,10 @@ def test_what_has_no_interval_proves_no_contradiction(odd: Ratio) -> None:
 
 
 def test_fewer_instructions_that_are_slower_are_said() -> None:
-    said = disagreement("new against base", "point-query", ratio(0.96), ratio(0.9945, half=0.0002))
-    assert said is not None
-    assert said.startswith("new against base: point-query is 4.0 % slower (")
-    assert "though it has 0.55 % fewer instructions (" in said
+    text = disagreement("new against base", "point-query", ratio(0.96), ratio(0.9945, half=0.0002))
+    assert text is not None
+    assert text.startswith("new against base: point-query is 4.0 % slower (")
+    assert "though it has 0.55 % fewer instructions (" in text
     assert disagreement("new", "point-query", ratio(1.04), ratio(1.0055, half=0.0002)) is not None
 
 

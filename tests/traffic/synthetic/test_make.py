@@ -69,10 +69,10 @@ def test_transactions_are_as_many_as_they_were(
     statements = [CalledStatement(text, calls, 1.0) for text, calls in called.items()]
     header = synthetic(Statistics("shop", statements, []), tmp_path / "a", sessions=3)
     around = min(transactions, 30) + around_reads
-    assert {one.text: one.calls for one in header.shapes} == called | dict.fromkeys(
+    assert {shape.text: shape.calls for shape in header.shapes} == called | dict.fromkeys(
         ("BEGIN", "COMMIT"), around
     )
-    assert [one.count for one in header.left_out] == ([left, left] if left else [])
+    assert [left_out.count for left_out in header.left_out] == ([left, left] if left else [])
     with Captured(tmp_path / "a") as captured:
         texts = [[s.text for s in captured.statements(entry)] for entry in captured.sessions()]
     wrapped: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def test_transactions_are_as_many_as_they_were(
             wrapped[text] += before == "BEGIN"
     assert wrapped["DELETE FROM t"] == min(transactions, 30) and wrapped["SELECT FROM t"] == around_reads
     reading = synthetic(Statistics("shop", statements, []), tmp_path / "r", reads_only=True)
-    assert reading.reads_only and {one.text for one in reading.shapes} == {"SELECT FROM t"}
+    assert reading.reads_only and {shape.text for shape in reading.shapes} == {"SELECT FROM t"}
 
 
 def test_rows_of_a_cursor_are_those_of_its_query(tmp_path: Path) -> None:
@@ -96,7 +96,9 @@ def test_rows_of_a_cursor_are_those_of_its_query(tmp_path: Path) -> None:
     header = synthetic(Statistics("shop", statements, []), tmp_path / "a")
     (shape,) = header.shapes
     assert shape.calls == 10 and shape.seconds == pytest.approx(5.75) and shape.rows == 300
-    assert [(one.why, one.seconds) for one in header.left_out] == [("utility statement: FETCH", 1.0)]
+    assert [(left_out.why, left_out.seconds) for left_out in header.left_out] == [
+        ("utility statement: FETCH", 1.0)
+    ]
     with Captured(tmp_path / "a") as captured:
         assert {s.text for e in captured.sessions() for s in captured.statements(e)} == {"SELECT 1"}
 

@@ -124,13 +124,15 @@ def test_all_of_an_application_is_asked_again(
     header = synthetic(
         statistics, file, types_of=types_by(admin), rows_of=rows_by(admin), questions=questions
     )
-    assert {one.why for one in header.left_out} <= {"utility statement: ANALYZE", *ASIDE}, header.left_out
+    assert {left_out.why for left_out in header.left_out} <= {"utility statement: ANALYZE", *ASIDE}, (
+        header.left_out
+    )
     drawn = drawn_by(header, file)
 
     def of(part: str) -> list[tuple[str | None, ...]]:
-        (found,) = [own for text, own in drawn.items() if part in text]
-        assert len(found) == 20
-        return found
+        (calls,) = [drawn_calls for text, drawn_calls in drawn.items() if part in text]
+        assert len(calls) == 20
+        return calls
 
     # A call had one row: of the keys that is `number`.
     parts = [json.loads(str(part)) for (part,) in of("WHERE about @> $1")]
@@ -155,10 +157,12 @@ def test_all_of_an_application_is_asked_again(
     assert all(str(keys).count(",") == 1 and str(texts).count(",") == 1 for keys, texts in rows)
     replayed = run_replay(cluster, file)
     assert replayed["replay"]["failures"] == []
-    found = {one["name"].partition(" ")[2]: one["rows"] for one in replayed["statements_by_name"]}
+    rows_by_text = {
+        statement["name"].partition(" ")[2]: statement["rows"] for statement in replayed["statements_by_name"]
+    }
     # Whoever asks for what is there has rows: documents, moments, the function.
     for part in ("WHERE about @> $1", "during @> "):
-        (count,) = [rows for text, rows in found.items() if part in text]
+        (count,) = [rows for text, rows in rows_by_text.items() if part in text]
         assert count >= 20
 
 
@@ -177,7 +181,10 @@ def test_nothing_of_documents_is_in_a_masked_file(admin: psycopg.Connection[Any]
     reasons = {left_out.why for left_out in header.left_out}
     assert "the key of a document is not known" in reasons
     values = " ".join(
-        str(value) for own in drawn_by(header, tmp_path / "masked").values() for row in own for value in row
+        str(value)
+        for calls in drawn_by(header, tmp_path / "masked").values()
+        for row in calls
+        for value in row
     )
     assert "apples" not in values
 

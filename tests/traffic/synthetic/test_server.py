@@ -164,7 +164,7 @@ def test_shares_of_the_calls_are_those_of_the_original(
     with worked.cluster.connect("shop") as connection:
         types_of = types_by(connection)
         exact = synthetic(worked.statistics, tmp_path / "all", mask=mask, types_of=types_of)
-        calls = {one.text: one.calls for one in exact.shapes}
+        calls = {logged_shape.text: logged_shape.calls for logged_shape in exact.shapes}
         # Some transactions were rolled back.
         assert calls["BEGIN"] == calls["COMMIT"] <= worked.counted["BEGIN"].calls
         assert all(number == worked.counted[text].calls for text, number in calls.items() if text != "BEGIN")
@@ -173,7 +173,7 @@ def test_shares_of_the_calls_are_those_of_the_original(
     seen, done = replayed(clusters[version], file)
     texts = sent(file)
     asked = [shape for shape in header.shapes if shape.calls]
-    original = sum(calls[one.text] for one in asked)
+    original = sum(calls[logged_shape.text] for logged_shape in asked)
     assert len(asked) >= 25 and header.statements == done["operations"] + done["errors"]
     failed = {failure["statement"].partition(" ")[2] for failure in done["replay"]["failures"]}
     # Masked values refer to no row: nothing else fails.
@@ -198,7 +198,10 @@ def test_shares_of_the_calls_are_those_of_the_original(
     assert {"utility statement: SET", "the key of a document is not known"} <= reasons
     whole = sum(statement.seconds for statement in worked.statistics.statements if statement.here)
     left_out_seconds = sum(left_out.seconds for left_out in header.left_out)
-    understood = sum(calls[one.text] * worked.counted[one.text].each for one in asked) / 1000
+    understood = (
+        sum(calls[logged_shape.text] * worked.counted[logged_shape.text].each for logged_shape in asked)
+        / 1000
+    )
     assert left_out_seconds + understood == pytest.approx(whole, rel=0.001)
 
 
@@ -496,7 +499,11 @@ def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
             made_up = next(shape for shape in header.shapes if "FROM v WHERE id" in shape.text)
             assert made_up.parameters == ["$1 of the type of v.id: ANALYZE has not seen it"]
             assert any("type pg_snapshot" in why for why in whys), list(whys)
-            boxed = next(one for one in header.shapes if "v.p" in one.text or "p <@" in one.text)
+            boxed = next(
+                logged_shape
+                for logged_shape in header.shapes
+                if "v.p" in logged_shape.text or "p <@" in logged_shape.text
+            )
             assert boxed.parameters == ["$1 guessed, of type box: (1,1),(0,0)"]
             # Somebody who may see neither others' texts nor the tables.
             address = make_conninfo(

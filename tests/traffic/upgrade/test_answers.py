@@ -142,8 +142,8 @@ def test_a_changed_answer_is_said_first(pg13: Server, pg17: Server, place: Path,
     first = [
         line.removeprefix("  answers otherwise on the same data: ") for line in lines[3 : 3 + MOST_NAMED]
     ]
-    said = {shortened(text) + (f" ({rows})" if (rows := WRITTEN.get(text)) else "") for text in CHANGED}
-    assert set(first) < said and len(set(first)) == MOST_NAMED
+    expected = {shortened(text) + (f" ({rows})" if (rows := WRITTEN.get(text)) else "") for text in CHANGED}
+    assert set(first) < expected and len(set(first)) == MOST_NAMED
     assert (
         f"Answers compared: {1 + len(SAME)} the same, {len(CHANGED)} otherwise, {len(VARYING)} not compared, "
         "they differ by nature, 1 without an answer"

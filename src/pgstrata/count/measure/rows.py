@@ -18,8 +18,8 @@ or at every other."""
 
 
 def start_row(role: str, start: int, operations: int, graph: CallGraph, left_out: float) -> Row:
-    """One start of a step: table `instructions`, all figures per operation. left_out: instructions that are
-    not judged."""
+    """Returns the row of one start of a step in the table `instructions`, all figures per operation.
+    left_out: instructions that are not judged."""
     row: Row = {
         "role": role,
         "start": start,

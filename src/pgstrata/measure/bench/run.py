@@ -57,7 +57,7 @@ _GOES_ON = (
 
 
 def _vacuum(connection: psycopg.Connection[Any]) -> None:
-    """As pgbench does before a built-in script, unless -n."""
+    """Vacuums and truncates the tables of pgbench as it does before a built-in script, unless -n."""
     for statement in (
         "vacuum pgbench_branches",
         "vacuum pgbench_tellers",

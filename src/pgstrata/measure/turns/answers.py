@@ -53,17 +53,25 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
     chosen = _chosen(group.here)
     with base.measurement.scratch("answers") as folder:
         by_number = step.alone({statement.number: LIMIT_SECONDS for statement in chosen}, folder)
-        queries = {one: by_number[one.number] for one in chosen if by_number[one.number].texts}
-        changes = {one: by_number[one.number] for one in chosen if by_number[one.number].changes}
+        queries = {
+            statement: by_number[statement.number]
+            for statement in chosen
+            if by_number[statement.number].texts
+        }
+        changes = {
+            statement: by_number[statement.number]
+            for statement in chosen
+            if by_number[statement.number].changes
+        }
     if queries or changes:
         reading = numbers.counted(len(queries), "statement")
         writing = numbers.counted(len(changes), "change")
         base.run.progress.say(f"  answers of {reading} that read, and of {writing} of rows, are compared")
-    settings = {one: alone.settings for one, alone in (*queries.items(), *changes.items())}
+    settings = {statement: alone.settings for statement, alone in (*queries.items(), *changes.items())}
     asking = Asking(group, step, settings)
     refused = _compare_queries(asking, queries, chosen)
-    of_changes = {one: alone.changes for one, alone in changes.items()}
-    of_changes |= {one: queries[one].texts for one in refused}
+    of_changes = {statement: alone.changes for statement, alone in changes.items()}
+    of_changes |= {statement: queries[statement].texts for statement in refused}
     compare_changes(
         asking,
         {
@@ -71,7 +79,7 @@ def compare_answers(group: Group, base: Participant, step: Step) -> None:
             for statement, texts in of_changes.items()
             for place, text in enumerate(texts[: chosen[statement]])
         },
-        {one for one in of_changes if by_number[one.number].varies},
+        {statement for statement in of_changes if by_number[statement.number].varies},
     )
 
 
@@ -106,7 +114,7 @@ def _compare_queries(
     for each in texts:
         if each.statement not in varying and each not in unknown:
             executions[each.statement].append(each)
-    refused = [one for one in statements if _is_refused(Execution(one, 0), first)]
+    refused = [statement for statement in statements if _is_refused(Execution(statement, 0), first)]
     for statement, alone in statements.items():
         if statement not in refused:
             _keep(asking.group.here, statement, alone, executions[statement], first)
@@ -114,7 +122,7 @@ def _compare_queries(
 
 
 def _is_refused(execution: Execution, answers: Mapping[str, Answers]) -> bool:
-    rows = [own[execution] for own in answers.values() if execution in own]
+    rows = [side_answers[execution] for side_answers in answers.values() if execution in side_answers]
     return bool(rows) and all(row["sqlstate"] == CHANGES_ROWS for row in rows)
 
 

@@ -235,7 +235,8 @@ class _Examination:
         return list(zip(ours, theirs, strict=True)) if ours and theirs else None
 
     def _files(self, without: Sequence[str]) -> tuple[FileAccess, FileAccess] | None:
-        """What both sides read from files, once the caches have what they hold."""
+        """Returns what both sides read from files, once the caches have what they hold; None where the
+        query does not end on both, time is short or a server reports an error."""
         once = sum(self._one.seconds.values())
         if not self._ends_on_both or time.monotonic() + 2 * once > self._deadline:
             return None

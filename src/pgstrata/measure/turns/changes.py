@@ -44,7 +44,7 @@ class Effect(NamedTuple):
     counts: Mapping[str, int]
 
     def parts(self, *, is_counted: bool) -> dict[str, str | int]:
-        """is_counted: only numbers of rows."""
+        """Returns what can differ, by the name of the part. is_counted: only numbers of rows."""
         return {**({} if is_counted else self.returned), **self.counts}
 
 
@@ -73,8 +73,8 @@ def compare_changes(asking: Asking, texts: Mapping[Execution, str], moving: Coll
             _effect,
             reads_only=False,
         )
-        for label, own in again.items():
-            for each, effect in own.items():
+        for label, own_effects in again.items():
+            for each, effect in own_effects.items():
                 parts = by_nature.setdefault(each.statement, set())
                 parts |= _differing_parts(first[label].get(each, ""), effect)
     executions: dict[Statement, list[Execution]] = {}
@@ -85,7 +85,8 @@ def compare_changes(asking: Asking, texts: Mapping[Execution, str], moving: Coll
 
 
 def _effect(events: Sequence[StatementDone], rows: Path) -> Effect | str:
-    """Of a transaction in which rows are counted before and after a statement."""
+    """Returns the effect of a transaction in which rows are counted before and after a statement; why it
+    failed, as text, where it has."""
     if error := next((event.error for event in events if event.error is not None), None):
         return error.message
     if len(events) != 5:
@@ -118,15 +119,15 @@ def _written(event: StatementDone, rows: Path) -> dict[str, int]:
 
 
 def _known(execution: Execution, effects: Effects) -> list[Effect]:
-    """What all participants did that came to an end with it."""
-    each = (own.get(execution) for own in effects.values())
+    """Returns what all participants did that came to an end with an execution."""
+    each = (own_effects.get(execution) for own_effects in effects.values())
     return [effect for effect in each if isinstance(effect, Effect)]
 
 
-def _differing_parts(one: Effect | str, other: Effect | str) -> set[str]:
-    if isinstance(one, str) or isinstance(other, str):
+def _differing_parts(first: Effect | str, other: Effect | str) -> set[str]:
+    if isinstance(first, str) or isinstance(other, str):
         return set()
-    here, there = one.parts(is_counted=False), other.parts(is_counted=False)
+    here, there = first.parts(is_counted=False), other.parts(is_counted=False)
     return {part for part in here.keys() | there.keys() if here.get(part, 0) != there.get(part, 0)}
 
 
@@ -140,19 +141,19 @@ def _keep(
 ) -> None:
     """Keeps one answer of a statement, of the executions that went well on all participants that answered."""
     statement = executions[0].statement
-    answering = [own for own in effects.values() if own]
+    answering = [own_effects for own_effects in effects.values() if own_effects]
     compared = [each for each in executions if len(_known(each, effects)) == len(answering) > 0]
     kept: dict[str, tuple[str, dict[str, int]]] = {}
-    for label, own in effects.items():
+    for label, own_effects in effects.items():
         digest = hashlib.md5(usedforsecurity=False)
         written: Counter[str] = Counter()
         for each in compared:
-            effect = own.get(each)
+            effect = own_effects.get(each)
             if isinstance(effect, Effect):
                 parts = effect.parts(is_counted=is_counted)
                 digest.update(repr(sorted((part, parts[part]) for part in parts.keys() - by_nature)).encode())
                 written.update({part: effect.counts[part] for part in effect.counts.keys() - by_nature})
-        if compared and own:
+        if compared and own_effects:
             kept[label] = digest.hexdigest(), dict(written)
     is_changed = len({digest for digest, _ in kept.values()}) > 1
     for side in asking.group.here:

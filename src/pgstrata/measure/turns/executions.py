@@ -73,14 +73,14 @@ class Asking:
         asked: dict[str, dict[Execution, T]] = {side.label: {} for side in self.group.here}
         for own_settings, by_name in by_settings.items():
             named = [(name, text) for name, each in by_name.items() for text in texts[each]]
-            made = self._made(named, (*own_settings, *more), reads_only=reads_only)
+            step = self._made(named, (*own_settings, *more), reads_only=reads_only)
             for side in self.group.here:
                 self.group.interrupts.check()
                 if side.measurement is None or side.error is not None:
                     continue
                 with side.measurement.scratch("rows") as rows:
                     try:
-                        done = side.measurement.execute(made, rows)
+                        done = side.measurement.execute(step, rows)
                     except DriverError:
                         self.group.attempt(side, Participant.accepts_connections)
                         continue
@@ -91,7 +91,7 @@ class Asking:
         return asked
 
     def _made(self, texts: Sequence[tuple[str, str]], settings: Sequence[str], *, reads_only: bool) -> Step:
-        """One session that executes each text once."""
+        """Returns a step of one session that executes each text once."""
         start = [Sql.verbatim(text, name="setting") for text in settings]
         single_step = query_step(
             self.step.name,

@@ -124,19 +124,19 @@ def _is_planned_apart(execution: StatementDone) -> bool:
 
 def _cpu(executions: Sequence[StatementDone]) -> ExecutionCpu | None:
     """Returns what executions took of the CPUs on average; None where that is not known of all."""
-    cpu = [one.cpu for one in executions if one.cpu is not None]
+    cpu = [execution.cpu for execution in executions if execution.cpu is not None]
     if len(cpu) < len(executions):
         return None
     apart = all(map(_is_planned_apart, executions))
     return ExecutionCpu(
-        seconds=_mean([one.seconds for one in cpu]),
-        planning_seconds=_mean([one.planning_seconds for one in cpu]) if apart else None,
-        waited_seconds=_mean([one.waited_seconds for one in cpu]),
+        seconds=_mean([execution_cpu.seconds for execution_cpu in cpu]),
+        planning_seconds=_mean([execution_cpu.planning_seconds for execution_cpu in cpu]) if apart else None,
+        waited_seconds=_mean([execution_cpu.waited_seconds for execution_cpu in cpu]),
     )
 
 
 def _mean(seconds: Sequence[float | None]) -> float:
-    return round(sum(one or 0.0 for one in seconds) / len(seconds), 9)
+    return round(sum(part or 0.0 for part in seconds) / len(seconds), 9)
 
 
 class QueryExecution:

@@ -34,7 +34,7 @@ def count_command(results: RunSet, runs: Sequence[Run], step: str) -> str:
 
 
 def _command(verb: str, runs: Sequence[Run], more: Sequence[str]) -> str:
-    """A command about these runs; empty where neither options nor a file say what was measured."""
+    """Returns a command about these runs; empty where neither options nor a file say what was measured."""
     variants = _variants(runs)
     options = _options(runs[0])
     if variants is None or options is None:
@@ -46,8 +46,9 @@ def _command(verb: str, runs: Sequence[Run], more: Sequence[str]) -> str:
 
 
 def _only(run: Run) -> list[str]:
-    """`--workload` for this one of a file, and `--set` for the steps of a part, `sysbench@EPYC`, of a divided
-    one (`fleet.kinds`); nothing for one from outside, whose label the file may not say."""
+    """Returns `--workload` for the workload of a run in a file, and `--set` for the steps of a part,
+    `sysbench@EPYC`, of a divided workload (`fleet.kinds`); nothing for a workload from outside, whose label
+    the file may not say."""
     if run.record.workload_name not in catalog.own_names():
         return []
     workload = catalog.find(run.record.workload_name)
@@ -62,7 +63,7 @@ def _only(run: Run) -> list[str]:
 
 
 def _variants(runs: Sequence[Run]) -> list[str] | None:
-    """`--server` and `--config` that make the variants; None where they cannot be made so."""
+    """Returns `--server` and `--config` that make the variants; None where they cannot be made so."""
     first = {run.variant: run for run in runs}.values()
     servers = list(dict.fromkeys(run.record.server.spec for run in first))
     stacks = list(dict.fromkeys(tuple(f.name for f in run.record.config.fragments) for run in first))
@@ -88,7 +89,7 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
 
 
 def _is_known(name: str) -> bool:
-    """Whether `--config` takes it from any folder: a setting, or a file that pgstrata ships."""
+    """True if `--config` takes a name from any folder: a setting, or a file that pgstrata ships."""
     if re.fullmatch(r"\w[\w.]*=[^+]*", name):
         return True
     try:
@@ -99,7 +100,8 @@ def _is_known(name: str) -> bool:
 
 
 def _options(run: Run) -> list[str] | None:
-    """`--workload` and `--set` that make its workload; None where a label hides which one it is."""
+    """Returns `--workload` and `--set` that make the workload of a run; None where a label hides
+    which one it is."""
     if run.workload not in catalog.own_names():
         return None
     model = catalog.find(run.workload).Options
@@ -112,11 +114,11 @@ def _options(run: Run) -> list[str] | None:
     if any(map(_nested, options.values())):
         return None
     sets = [f"{key}={json.dumps(value)}" for key, value in options.items()]
-    return ["--workload", run.workload, *(word for one in sets for word in ("--set", one))]
+    return ["--workload", run.workload, *(word for setting in sets for word in ("--set", setting))]
 
 
 def _nested(value: object) -> bool:
-    """A table, or a list of them, which JSON and TOML write differently."""
+    """True if a value is a table, or a list of them, which JSON and TOML write differently."""
     return isinstance(value, dict) or (isinstance(value, list) and any(map(_nested, value)))
 
 

@@ -77,7 +77,10 @@ def _size(query: StepVerdict) -> float:
 def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[str, str]]:
     """Yields title and text of what a terminal says of each query."""
     several = len(results.others) > 1
-    timed = {(one.variant, one.name): one for one in timed_queries(results, workload)}
+    timed = {
+        (timed_query.variant, timed_query.name): timed_query
+        for timed_query in timed_queries(results, workload)
+    }
     for explanation in explained(results, workload):
         title = f"{explanation.name} on {explanation.variant}" if several else explanation.name
         text = f"{explanation.word}: {explanation.cause.sentence}."
@@ -112,16 +115,19 @@ def explained_blocks(
 
 
 def _blocks(
-    results: RunSet, workload: WorkloadResults, found: list[Explained], *, nodes: bool
+    results: RunSet, workload: WorkloadResults, explanations: list[Explained], *, nodes: bool
 ) -> list[Block]:
-    if not found:
+    if not explanations:
         return []
-    blocks: list[Block] = [_causes(results, workload, found)]
-    if sql := remedies_as_sql(found):
+    blocks: list[Block] = [_causes(results, workload, explanations)]
+    if sql := remedies_as_sql(explanations):
         blocks.append(Listing("What helps, as SQL", sql, open=True))
-    tables = (_nodes(results, workload, found) if nodes else None, _remedies(results, workload, found))
+    tables = (
+        _nodes(results, workload, explanations) if nodes else None,
+        _remedies(results, workload, explanations),
+    )
     blocks += [table for table in tables if table is not None]
-    blocks += [_plans(results, explanation) for explanation in found if explanation.cause.differences]
+    blocks += [_plans(results, explanation) for explanation in explanations if explanation.cause.differences]
     return blocks
 
 

@@ -64,7 +64,10 @@ def timed_queries(results: RunSet, workload: WorkloadResults) -> list[TimedQuery
         for query in step.queries
         if query.parts is not None or (query.cause is not None and query.cause.nodes)
     ]
-    return sorted(queries, key=lambda one: (one.verdict.verdict.word != "slower", -_size(one.verdict)))
+    return sorted(
+        queries,
+        key=lambda timed_query: (timed_query.verdict.verdict.word != "slower", -_size(timed_query.verdict)),
+    )
 
 
 def _size(query: StepVerdict) -> float:
@@ -210,7 +213,7 @@ def nodes_table(
 ) -> Table:
     """Returns nodes that moved. variant: title of its columns; nodes: of each query by its name, empty where
     the table is about one, and its variant."""
-    has_facts = any(node.base_fact or node.other_fact for _, _, own in nodes for node in own)
+    has_facts = any(node.base_fact or node.other_fact for _, _, moved in nodes for node in moved)
     named = any(name for name, _, _ in nodes)
     several = named and len(results.others) > 1
     rows = [
@@ -232,8 +235,8 @@ def nodes_table(
             "next" if named and number else "",
             of,
         )
-        for name, of, own in nodes
-        for number, node in enumerate(own)
+        for name, of, moved in nodes
+        for number, node in enumerate(moved)
     ]
     return Table(
         "query-nodes",

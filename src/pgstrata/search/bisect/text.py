@@ -85,7 +85,7 @@ def _effect(effect: Outcome, search_result: SearchResult) -> str:
 
 
 def though(other: Outcome, by: By) -> str:
-    """The clause that names what the other measure says, where it contradicts: `though it has …`."""
+    """Returns the clause that names what the other measure says, where it contradicts: `though it has …`."""
     return f"though it {_verb(by)} {changed(other, by)}"
 
 
@@ -216,16 +216,17 @@ def shown_probability(value: float) -> str:
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
-def search_json(found: SearchResult) -> Json:
-    """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
-    known, line, other = found.conclusion, found.search.line, other_way(found.by)
+def search_json(search_result: SearchResult) -> Json:
+    """Returns all of a result as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per
+    operation."""
+    known, line, other = search_result.conclusion, search_result.search.line, other_way(search_result.by)
 
     def stop(position: int) -> Json:
         place = line.stops[position]
         facts = {"subject": place.subject, "author": place.author, "date": place.date}
         return {"position": position, "id": place.id, **{key: value for key, value in facts.items() if value}}
 
-    def ratio(outcome: Outcome | None, by: By = found.by) -> Json | None:
+    def ratio(outcome: Outcome | None, by: By = search_result.by) -> Json | None:
         if outcome is None:
             return None
         change, low, high = interval(outcome, by)
@@ -239,15 +240,15 @@ def search_json(found: SearchResult) -> Json:
 
     return {
         "state": known.state,
-        "answer": headline(found),
+        "answer": headline(search_result),
         "kind": line.kind,
-        "step": found.search.work.step,
-        "by": found.by,
+        "step": search_result.search.work.step,
+        "by": search_result.by,
         "good": stop(0),
         "bad": stop(line.n),
         "effect": ratio(known.effect),
-        "other_way": ratio(found.search.ways(found.state).procedures[other].effect, other),
-        "disagrees": found.against is not None,
+        "other_way": ratio(search_result.search.ways(search_result.state).procedures[other].effect, other),
+        "disagrees": search_result.against is not None,
         "visible": math.expm1(known.visible) if math.isfinite(known.visible) else None,
         "several": known.several,
         "groups": [
@@ -264,8 +265,8 @@ def search_json(found: SearchResult) -> Json:
                 "base": stop(m.base),
                 "other": stop(m.other),
                 "why": m.why,
-                "by": found.state.by_of(m),
-                **(ratio(outcome_of(found, m), found.state.by_of(m)) or {}),
+                "by": search_result.state.by_of(m),
+                **(ratio(outcome_of(search_result, m), search_result.state.by_of(m)) or {}),
                 "seconds": m.seconds,
                 "others": m.others,
                 "cpu": math.exp(-m.cpu) if m.cpu is not None else None,
@@ -273,16 +274,17 @@ def search_json(found: SearchResult) -> Json:
                 "build_seconds": m.build_seconds,
                 "at": m.at,
             }
-            for m in found.state.measured
+            for m in search_result.state.measured
         ],
         "set_aside": [
-            {**stop(set_aside.position), "why": set_aside.why} for set_aside in found.state.set_aside
+            {**stop(set_aside.position), "why": set_aside.why} for set_aside in search_result.state.set_aside
         ],
         "same_code": [
-            {**stop(same_code.position), "as": stop(same_code.other)} for same_code in found.state.same
+            {**stop(same_code.position), "as": stop(same_code.other)}
+            for same_code in search_result.state.same
         ],
-        "stopped": found.stopped or None,
-        "folder": str(found.search.folder),
+        "stopped": search_result.stopped or None,
+        "folder": str(search_result.search.folder),
     }
 
 

@@ -19,10 +19,10 @@ DISAGREE = 2.0
 """Standard errors by which both measures must differ from nothing before their signs are said to disagree."""
 
 
-def disagree(one: Outcome, other: Outcome) -> bool:
+def disagree(outcome: Outcome, other: Outcome) -> bool:
     """True if two measures of one change are proven to have different signs."""
-    proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (one, other))
-    return proven and one.log_ratio * other.log_ratio < 0
+    proven = all(abs(o.log_ratio) >= DISAGREE * o.error for o in (outcome, other))
+    return proven and outcome.log_ratio * other.log_ratio < 0
 
 
 def other_way(by: By) -> By:

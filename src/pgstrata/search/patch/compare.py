@@ -87,7 +87,7 @@ class MeasuredSeries:
     @property
     def disagreements(self) -> list[str]:
         """A sentence for each step of a comparison whose time moved the other way than its instructions."""
-        return [sentence_ for one in self.compared for sentence_ in one.disagreements]
+        return [sentence_ for comparison in self.compared for sentence_ in comparison.disagreements]
 
     @property
     def contradictions(self) -> list[str]:

@@ -37,7 +37,7 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
 
 
 def series_json(outcome: MeasuredSeries) -> Json:
-    """As JSON can hold it."""
+    """Returns a measured series as JSON can hold it."""
     return {
         "base": outcome.series.base,
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],

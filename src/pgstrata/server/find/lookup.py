@@ -46,8 +46,8 @@ def _newest(wanted: str) -> str | None:
 
 
 def server_here(spec: str) -> Server:
-    """The server of a spec as far as it is on this machine, without asking a site: of `pg:11` the newest that
-    is in the cache; where none is, one without programs.
+    """Returns the server of a spec as far as it is on this machine, without asking a site: of `pg:11` the
+    newest that is in the cache; where none is, one without programs.
 
     Raises UsageError for what is no spec, ServerError for an installation that is none.
     """

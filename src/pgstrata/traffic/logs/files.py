@@ -338,7 +338,7 @@ def _layout(name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | Non
 
 
 def _with_name(step: str, name: str) -> str:
-    """What to do with a file, its name in the place of `{}`."""
+    """Returns what to do with a file, its name in the place of `{}`."""
     return step.replace("{}", "LOG" if name == incoming.NAME else in_command(name))
 
 

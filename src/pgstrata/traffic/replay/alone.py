@@ -111,14 +111,14 @@ def alone_statements(
 
 
 def _texts(statements: Sequence[Statement], part: Callable[[str], str]) -> list[str]:
-    """The texts of a few executions with their values, each once. part: of a text that is wanted, empty where
-    none is."""
+    """Returns the texts of a few executions with their values, each once. part: of a text that is wanted,
+    empty where none is."""
     wanted = (statement._replace(text=part(statement.text)) for statement in statements[:MOST_TEXTS])
     return list(dict.fromkeys(text for statement in wanted if (text := text_with_values(statement))))
 
 
 def _change(text: str) -> str:
-    """The text of what changes rows; empty for another."""
+    """Returns the text of a statement that changes rows; empty for another."""
     words = _words(text)
     return text if words and words[0] in CHANGES else ""
 

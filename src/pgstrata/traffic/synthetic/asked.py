@@ -165,7 +165,7 @@ class AskedExpressions:
         return self._keys[number]
 
     def _is_cast(self, number: int, key: str) -> bool:
-        """Whether what a key leads to can be cast, where the statement does that."""
+        """True if what a key leads to can be cast, where the statement does that."""
         return all(
             self._values(self._with_keys(use.sampled, {number: key}))
             for use in self._all_uses.get(number, ())
@@ -210,7 +210,7 @@ class AskedExpressions:
         return replace(sampled, text=text, keys=())
 
     def _written(self, number: int, key: str) -> str:
-        """A key as the statement has it."""
+        """Returns a key as the statement has it."""
         match self._uses[number].guess:
             case "list":
                 return array_of([key])
@@ -222,21 +222,22 @@ class AskedExpressions:
 
 
 def _named_after(column: KnownColumn, sequences: Sequence[Sequenced]) -> Sequenced | None:
-    """The sequence whose name begins as that of the table or the column does, `invoice_numbers`."""
+    """Returns the sequence whose name begins as that of the table or the column does, `invoice_numbers`; None
+    where none does."""
 
-    def shared(one: Sequenced) -> int:
-        name = _SEQUENCE.sub("", one.name.rpartition(".")[2].strip('"'))
+    def shared(sequence: Sequenced) -> int:
+        name = _SEQUENCE.sub("", sequence.name.rpartition(".")[2].strip('"'))
         full = f"{column.table}_{column.name}"
         return max(_common_letters(name, other) for other in (full, column.name))
 
-    free = [one for one in sequences if not one.table]
-    best = max(free, key=lambda one: (shared(one), -len(one.name)), default=None)
+    free = [sequence for sequence in sequences if not sequence.table]
+    best = max(free, key=lambda sequence: (shared(sequence), -len(sequence.name)), default=None)
     return best if best is not None and shared(best) >= LEAST_SHARED else None
 
 
-def _common_letters(one: str, other: str) -> int:
-    """With how many same letters two names begin."""
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+def _common_letters(name: str, other: str) -> int:
+    """Counts the letters with which two names begin alike."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))))
 
 
 __all__ = ["AskedExpressions"]

@@ -65,8 +65,8 @@ class Calls(ABC):
             return
         if name in PATHS and len(arguments) > 1 and has_parameter(arguments[1]):
             self._key(arguments[0], arguments[1], PATHS[name], scope)
-            for one in arguments[2:]:
-                self._walk(one, scope)
+            for argument in arguments[2:]:
+                self._walk(argument, scope)
             return
         if name == "extract" and arguments and isinstance(arguments[0], ast.ParamRef):
             self._called_by_name(node)
@@ -75,7 +75,7 @@ class Calls(ABC):
             return
         if name == "generate_series" and isinstance(arguments[0], ast.ParamRef):
             self._give_type(arguments[0], "int")
-        for place, one in enumerate(arguments):
+        for place, argument in enumerate(arguments):
             if name in QUERIES and len(arguments) == 2:
                 argument_use = use if place == 1 else Use("guess", guess="english")
             elif place in usual:
@@ -86,7 +86,7 @@ class Calls(ABC):
                 argument_use = Use("guess", guess=None, type="bigint")
             else:
                 argument_use = use if name in THROUGH and place == 0 else None
-            self._walk(one, scope, argument_use)
+            self._walk(argument, scope, argument_use)
         for part in (node.agg_order, node.agg_filter, node.over):
             self._walk(part, scope)
 
@@ -96,7 +96,7 @@ class Calls(ABC):
         self._edits.append((end, end, f"::{type_}"))
 
     def _given(self, node: Any, scope: Scope) -> None:
-        """The arguments of a function of a user."""
+        """Records the uses of the arguments of a function of a user."""
         names = [part.sval for part in node.funcname]
         schema = names[-2] if len(names) > 1 else ""
         for place, expression in enumerate(node.args):
@@ -105,7 +105,7 @@ class Calls(ABC):
             self._walk(expression, scope, Use("argument", argument=argument))
 
     def _called_by_name(self, node: Any) -> None:
-        """`extract($1 FROM day)`, which no server prepares, becomes `date_part($1, day)`."""
+        """Replaces `extract($1 FROM day)`, which no server prepares, by `date_part($1, day)`."""
         written = re.compile(r"extract\s*\(\s*(\$[0-9]+)\s+from\s", re.IGNORECASE)
         match = written.match(self._text, node.location)
         if match is not None:

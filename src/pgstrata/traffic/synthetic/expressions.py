@@ -160,7 +160,7 @@ class Expressions(Calls):
             uses.append(use)
 
     def _listed(self, node: Any, scope: Scope) -> Listed | None:
-        """The array of a parameter whose elements a column has."""
+        """Returns the array of a parameter whose elements a column has; None where it has none."""
         names = column_names(node)
         if names is None:
             return None
@@ -235,8 +235,8 @@ class Expressions(Calls):
         elif isinstance(operand, ast.A_ArrayExpr) and name in PATH_OPERATORS:
             self._walk(path_into(left, operand.elements or (), PATH_OPERATORS[name]), scope)
         elif isinstance(operand, ast.A_ArrayExpr):
-            for one in operand.elements or ():
-                self._key(left, one, "?", scope)
+            for element in operand.elements or ():
+                self._key(left, element, "?", scope)
         elif has_parameter(right):
             raise NotUnderstoodError(KEY_UNKNOWN)
 

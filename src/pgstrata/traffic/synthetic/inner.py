@@ -23,16 +23,16 @@ def inner_text(text: str, node: Any) -> str | None:
     """
     match node:
         case ast.PrepareStmt():
-            found = _behind(text, "as")
+            inner = _behind(text, "as")
         case ast.DeclareCursorStmt():
-            found = _behind(text, "for")
+            inner = _behind(text, "for")
         case ast.CopyStmt() if node.query is not None and not node.is_program and node.filename is None:
-            found = _in_parentheses(text)
+            inner = _in_parentheses(text)
         case _:
             return None
-    if found is None:
+    if inner is None:
         raise NotUnderstoodError("the statement that it executes cannot be found in it")
-    return found
+    return inner
 
 
 def with_fetches(statements: Iterable[CalledStatement]) -> list[CalledStatement]:
@@ -53,24 +53,24 @@ def with_fetches(statements: Iterable[CalledStatement]) -> list[CalledStatement]
             by_cursor[cursor] = _shared_out(fetch, by_cursor[cursor])
         else:
             plain.append(fetch)
-    return [*plain, *(one for declared in by_cursor.values() for one in declared)]
+    return [*plain, *(statement for declared in by_cursor.values() for statement in declared)]
 
 
 def _shared_out(fetch: CalledStatement, declared: Sequence[CalledStatement]) -> list[CalledStatement]:
-    calls = sum(one.calls for one in declared)
+    calls = sum(statement.calls for statement in declared)
     return [
         replace(
-            one,
-            seconds=one.seconds + fetch.seconds * one.calls / calls,
-            rows=one.rows + round(fetch.rows * one.calls / calls),
+            statement,
+            seconds=statement.seconds + fetch.seconds * statement.calls / calls,
+            rows=statement.rows + round(fetch.rows * statement.calls / calls),
         )
-        for one in declared
+        for statement in declared
     ]
 
 
 def _cursor_of(text: str) -> tuple[str, bool]:
-    """The name of the cursor that a statement declares or reads, empty where it does neither; whether it
-    declares it."""
+    """Returns the name of the cursor that a statement declares or reads, empty where it does neither, and
+    whether it declares it."""
     if not text.lstrip().lower().startswith(_OF_CURSORS):
         return "", False
     try:
@@ -83,7 +83,7 @@ def _cursor_of(text: str) -> tuple[str, bool]:
 
 
 def _behind(text: str, word: str) -> str | None:
-    """What stands behind a word outside of parentheses."""
+    """Returns the text behind a word outside of parentheses; None where the word is not there."""
     depth = at = 0
     for token in tokens(text):
         at += len(token.text)
@@ -94,7 +94,7 @@ def _behind(text: str, word: str) -> str | None:
 
 
 def _in_parentheses(text: str) -> str | None:
-    """What stands within the first parentheses."""
+    """Returns the text within the first parentheses; None where no pair of them is complete."""
     depth = at = begin = 0
     for token in tokens(text):
         at += len(token.text)

@@ -211,21 +211,21 @@ def _understood(
     return outcome
 
 
-def _wrapping(found: _Found, shares: Sequence[Share]) -> Wrapping:
-    """Which calls are transactions with BEGIN and COMMIT; those that find no call are left out."""
-    reading = sum(one.number for one in shares if one.understood.reads)
+def _wrapping(outcome: _Found, shares: Sequence[Share]) -> Wrapping:
+    """Decides which calls are transactions with BEGIN and COMMIT; those that find no call are left out."""
+    reading = sum(statement_share.number for statement_share in shares if statement_share.understood.reads)
     in_file = sum(statement_share.number for statement_share in shares)
-    if found.transactions is None:
+    if outcome.transactions is None:
         return Wrapping(0, writing=in_file - reading, reading=reading)
-    share = in_file / sum(one.called.calls for one in shares)
-    number = found.transactions.number_in(share, in_file)
-    for called in found.transactions.left_out(min(found.transactions.calls, round(number / share))):
-        found.leave_out(called, "transactions beyond the calls that are there", apart=True)
+    share = in_file / sum(statement_share.called.calls for statement_share in shares)
+    number = outcome.transactions.number_in(share, in_file)
+    for called in outcome.transactions.left_out(min(outcome.transactions.calls, round(number / share))):
+        outcome.leave_out(called, "transactions beyond the calls that are there", apart=True)
     return Wrapping(number, writing=in_file - reading, reading=reading)
 
 
 def _control(writer: Writer, called: CalledStatement, start: int) -> CapturedStatement:
-    """A statement that begins or ends a transaction."""
+    """Returns a statement that begins or ends a transaction."""
     number = writer.shape(shape(called.text).text)
     writer.shapes[number].reads = True
     duration = round(called.seconds / called.calls * 1e6)

@@ -79,7 +79,7 @@ class Tables:
 
 
 def _plain(type_: str) -> str:
-    """A type without its limits and its schema."""
+    """Returns a type without its limits and its schema."""
     return base_type(type_).rpartition(".")[2]
 
 

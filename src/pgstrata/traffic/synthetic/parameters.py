@@ -297,7 +297,8 @@ class _Origins:
         return drawn_from(number, distribution, self._change(number))
 
     def _of_sampled(self, number: int, column: KnownColumn) -> Origin | None:
-        """Values of a column as sampled rows have them, where its statistics have none."""
+        """Returns an origin with the values of a column as sampled rows have them, where its statistics have
+        none; None where none are sampled."""
         # Masked, a document or a range would be none any more.
         if self._rows_of is None or not self._expressions.may_ask:
             return None
@@ -305,7 +306,8 @@ class _Origins:
         return drawn_together((number,), [column], [None], rows) if rows else None
 
     def _guessed(self, number: int, use: Use) -> Origin:
-        """A value that its place or its type makes likely; else one of a column of its type."""
+        """Returns an origin with the value that its place or its type makes likely; else with those of a
+        column of its type. Raises NotUnderstoodError where there is neither."""
         try:
             return guessed(number, use, is_used=bool(self._understood.uses.get(number)))
         except NotUnderstoodError:
@@ -315,7 +317,8 @@ class _Origins:
             raise
 
     def _argument(self, number: int, use: Use) -> Origin:
-        """An argument of a function: a value of the column that it is named after."""
+        """Returns an origin for an argument of a function: values of the column that it is named after, else
+        guessed. Raises NotUnderstoodError where neither is possible."""
         column, type_ = self._expressions.argument_column(use, self._tables)
         distribution = self._known.distribution(column) if column is not None else None
         if distribution is None:
@@ -341,7 +344,7 @@ class _Origins:
         return Origin((number,), draw, f"elements of {column.title}")
 
     def _rows_put(self, number: int, column: KnownColumn) -> Origin:
-        """An array of what rows are put into a column, as many as a call had."""
+        """Returns an origin with arrays of what rows are put into a column, as many as a call had."""
         length = max(1, min(MOST_LISTED, round(self._rows)))
         distribution = self._known.distribution(column)
         keys = self._known.keys(column) if column in self._fresh else None

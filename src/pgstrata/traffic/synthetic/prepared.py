@@ -64,28 +64,29 @@ def types_by(connection: psycopg.Connection[Any]) -> TypesOf:
 
 
 def _untyped(result: PGresult) -> int | None:
-    """The number of the parameter whose type the server cannot tell; None where that is not the fault."""
+    """Returns the number of the parameter whose type the server cannot tell; None where that is not the
+    fault."""
     if result.error_field(DiagnosticField.SQLSTATE) != INDETERMINATE:
         return None
-    found = re.search(rb"\$([0-9]{1,5})", result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"")
-    return int(found[1]) if found else None
+    match = re.search(rb"\$([0-9]{1,5})", result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"")
+    return int(match[1]) if match else None
 
 
 def _unclear(result: PGresult, text: str) -> int | None:
-    """The number of the parameter beside an operator of which the server has several, `day + $1`; None where
-    that is not the fault."""
+    """Returns the number of the parameter beside an operator of which the server has several, `day + $1`;
+    None where that is not the fault."""
     if result.error_field(DiagnosticField.SQLSTATE) != AMBIGUOUS:
         return None
-    said = (result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+    message = (result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
     place = int(result.error_field(DiagnosticField.STATEMENT_POSITION) or 0) - 1
-    if not said.endswith(" unknown") or place < 0:
+    if not message.endswith(" unknown") or place < 0:
         return None
     behind = _PARAMETER.search(text, place)
     return int(behind[1]) if behind else None
 
 
 def _with_type(text: str, number: int, type_: str) -> str:
-    """A statement in which a type is written behind one parameter, as a constant had it."""
+    """Returns a statement in which a type is written behind one parameter, as a constant had it."""
     parts = (
         f"{token.text}::{type_}" if (token.kind, token.text) == ("parameter", f"${number}") else token.text
         for token in tokens(text)

@@ -86,7 +86,7 @@ class ServerQuestions:
         return [row[0] for row in rows]
 
     def elements(self, expression: Sampled) -> Sequence[str]:
-        """As `Questions.elements`."""
+        """Returns the words or elements of an expression, as `Questions.elements`."""
         for unnested in ("unnest(tsvector_to_array(({})::tsvector))", "unnest({})"):
             sampled = _sampled(expression, sql.SQL(unnested).format(sql.SQL(expression.text)))
             rows = self._asked((unnested, expression), _VALUES.format(sampled, sql.Literal(SAMPLED)))

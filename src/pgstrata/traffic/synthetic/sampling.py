@@ -27,12 +27,16 @@ from pgstrata.traffic.synthetic.use import Sampled
 def sampled_expression(node: Any, scope: Scope) -> Sampled | None:
     """Returns an expression as SQL: columns of one table, operators and functions of PostgreSQL's that only
     read; None for another."""
-    made = derived_from(node, scope)
-    return None if made is None else Sampled(made.table, made.alias, RawStream()(made.node), made.keys)
+    derived = derived_from(node, scope)
+    return (
+        None
+        if derived is None
+        else Sampled(derived.table, derived.alias, RawStream()(derived.node), derived.keys)
+    )
 
 
 def derived_from(node: Any, scope: Scope) -> Derived | None:
-    """The same as a part of the parse tree."""
+    """Returns what `sampled_expression` does, as a part of the parse tree."""
     if not isinstance(node, _ASKED):
         return None
     reading = _Sampling(scope)
@@ -74,7 +78,7 @@ class _Sampling:
             case ast.FuncCall():
                 return self._function(node)
             case ast.CoalesceExpr():
-                arguments = [self.copied(one, "") for one in node.args]
+                arguments = [self.copied(argument, "") for argument in node.args]
                 return None if None in arguments else ast.CoalesceExpr(args=tuple(arguments))
             case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP and len(node.name) == 1:
                 return self._operator(node)
@@ -101,7 +105,7 @@ class _Sampling:
         return ast.ColumnRef(fields=(ast.String(sval=alias), ast.String(sval=column.name)))
 
     def _is_of(self, table: KnownColumn, alias: str) -> bool:
-        """Whether all columns so far are of one table, under one name."""
+        """True if all columns so far are of one table, under one name."""
         if self.table is None:
             self.table, self.alias = table, alias
         same = (self.table.schema, self.table.table, self.alias) == (table.schema, table.table, alias)
@@ -147,7 +151,8 @@ def listed_in(node: Any) -> list[Listed | None]:
     if not isinstance(node, ast.FuncCall) or name_of(node) != "unnest":
         return []
     return [
-        Listed(inner.number) if isinstance(inner := uncast(one), ast.ParamRef) else None for one in node.args
+        Listed(inner.number) if isinstance(inner := uncast(argument), ast.ParamRef) else None
+        for argument in node.args
     ]
 
 

@@ -35,9 +35,13 @@ class Transactions:
     def left_out(self, kept: int) -> list[CalledStatement]:
         """Returns what is not in a file. kept: of the original's transactions those that are."""
         return [
-            replace(one, calls=one.calls - kept, seconds=one.seconds * (1 - kept / one.calls))
-            for one in (self.begin, self.commit)
-            if one.calls > kept
+            replace(
+                statement,
+                calls=statement.calls - kept,
+                seconds=statement.seconds * (1 - kept / statement.calls),
+            )
+            for statement in (self.begin, self.commit)
+            if statement.calls > kept
         ]
 
 
@@ -57,8 +61,11 @@ def apart(statements: Iterable[CalledStatement]) -> tuple[list[CalledStatement],
 
 
 def _together(statements: Sequence[CalledStatement]) -> CalledStatement:
-    most = max(statements, key=lambda one: one.calls)
-    calls, seconds = sum(one.calls for one in statements), sum(one.seconds for one in statements)
+    most = max(statements, key=lambda statement: statement.calls)
+    calls, seconds = (
+        sum(statement.calls for statement in statements),
+        sum(statement.seconds for statement in statements),
+    )
     return replace(most, calls=calls, seconds=seconds)
 
 
@@ -75,7 +82,7 @@ class Wrapping:
         self._sums = {False: 0.0, True: 0.0}
 
     def wraps(self, *, reads: bool) -> bool:
-        """Whether the next call has one. reads: it changes nothing."""
+        """Decides whether the next call has a transaction. reads: it changes nothing."""
         before = round(self._sums[reads])
         self._sums[reads] += self._shares[reads]
         return round(self._sums[reads]) > before

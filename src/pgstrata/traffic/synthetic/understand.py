@@ -128,7 +128,7 @@ class _Reader(Expressions):
         return outputs
 
     def _all_into(self, scope: Scope, into: Sequence[Use | None]) -> None:
-        """What `*` of arrays is put into."""
+        """Records what `*` of arrays is put into."""
         columns = [column for _, columns in scope.sources for column in columns.values()]
         for column, use in zip(columns, into, strict=False):
             if isinstance(column, Listed) and use is not None:
@@ -290,25 +290,25 @@ class _Reader(Expressions):
                 self._named(node, {}, scope, "")
 
     def _of_function(self, node: Any, scope: Scope) -> Columns:
-        """The columns of a function behind FROM that makes rows of one document or array."""
+        """Returns the columns of a function behind FROM that makes rows of one document or array."""
         call = node.functions[0][0] if len(node.functions) == 1 else None
         if not isinstance(call, ast.FuncCall) or node.ordinality:
             return {}
         alias = node.alias.aliasname if node.alias is not None else name_of(call)
         if any(listed := listed_in(call)):
             return {f"{alias} {n}" if n else alias: column for n, column in enumerate(listed)}
-        made = derived_from(call, scope)
-        if made is None:
+        derived = derived_from(call, scope)
+        if derived is None:
             return {}
         name = name_of(call)
         if name.startswith(("jsonb_each", "json_each")):
             parts = (
-                (part, ast.A_Indirection(arg=made.node, indirection=(ast.String(sval=part),)))
+                (part, ast.A_Indirection(arg=derived.node, indirection=(ast.String(sval=part),)))
                 for part in ("key", "value")
             )
-            return {part: replace(made, node=one) for part, one in parts}
+            return {part: replace(derived, node=element) for part, element in parts}
         # A column that nothing names is called as the row is; of documents also `value`.
-        return {alias: made} | ({"value": made} if "elements" in name else {})
+        return {alias: derived} | ({"value": derived} if "elements" in name else {})
 
     def _named(self, node: Any, columns: Columns, scope: Scope, name: str) -> None:
         alias = getattr(node, "alias", None)

@@ -137,7 +137,10 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     judged = decision.judged.get(label)
     if judged is not None and (changed := judged.answers.changed):
         rows = judged.answers.written
-        named = [(shortened(one.text), rows.get(one, ""), "answers") for one in changed[:MOST_NAMED]]
+        named = [
+            (shortened(statement.text), rows.get(statement, ""), "answers")
+            for statement in changed[:MOST_NAMED]
+        ]
         title = f"answers otherwise on the same data: {len(changed)}"
         yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())

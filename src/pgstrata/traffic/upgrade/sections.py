@@ -158,8 +158,8 @@ def _differing_blocks(decision: Decision, measured: Measured) -> Iterator[Block]
                     ),
                 ],
                 rows=[
-                    Row([words(one.text), words(judged.answers.written.get(one, ""))])
-                    for one in judged.answers.changed
+                    Row([words(statement.text), words(judged.answers.written.get(statement, ""))])
+                    for statement in judged.answers.changed
                 ],
                 how="Executed on both versions with the same data and the values of its first executions in "
                 "the log. Rows are compared in the order that the statement asks for, or in any, fractions "

@@ -144,7 +144,7 @@ def _lines(statement: StatementVerdict, judged: Judged) -> Iterator[str]:
 
 
 def decision_json(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
-    """As JSON can hold it: the answer first."""
+    """Returns a decision as JSON can hold it: the answer first."""
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
     return {
@@ -197,7 +197,7 @@ def _version(decision: Decision, label: str) -> Json:
         "whole": measured.whole[label].record() if label in measured.whole else None,
         "answers": {
             "changed": [statement.name for statement in judged.answers.changed],
-            "written": {one.name: rows for one, rows in judged.answers.written.items()},
+            "written": {statement.name: rows for statement, rows in judged.answers.written.items()},
             "same": judged.answers.same,
             "varying": judged.answers.varying,
             "unanswered": judged.answers.unanswered,

@@ -49,8 +49,8 @@ def query_step(
     start: Sequence[Op] = (),
     reads_only: bool = True,
 ) -> Step:
-    """Each stream is the queries of one connection, in their order. seconds: about; start: what each
-    connection says before, beside the limit; reads_only: as in `Step`."""
+    """Returns a step in which each stream is the queries of one connection, in their order. seconds: about;
+    start: what each connection says before, beside the limit; reads_only: as in `Step`."""
 
     def step(name: str, streams: Sequence[Sequence[Op]], seconds: float, mode: Mode = "simple") -> Step:
         return Step(

@@ -127,7 +127,7 @@ def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles
 
 
 def _varies(query: str) -> bool:
-    """Whether the answer is by nature another at each execution, on each server or under each config."""
+    """True if the answer is by nature another at each execution, on each server or under each config."""
     words = mentioned(query).words
     return (
         query.split(maxsplit=1)[0].lower() in _VARYING_KINDS

@@ -35,15 +35,17 @@ _SYSLOG = re.compile(rb"(?:\S+ )?\S*(?:postgres|postmaster)\S*: ")
 def recognize_lines(lines: Sequence[bytes]) -> Wrapping | None:
     """Returns how lines behind a label or a time are read, None where they are no such lines."""
     for pattern in (_LABEL, _TIME):
-        found = [(match["label"], line[match.end() :]) for line in lines if (match := pattern.match(line))]
-        behind = [text for _, text in found]
+        labelled_texts = [
+            (match["label"], line[match.end() :]) for line in lines if (match := pattern.match(line))
+        ]
+        behind = [text for _, text in labelled_texts]
         # The lines of an entry have it in front of each, or of the first alone.
         first = [line for line in lines if not line.startswith(b"\t")]
-        if not found or 2 * len(found) <= len(first) or not _is_whole(behind):
+        if not labelled_texts or 2 * len(labelled_texts) <= len(first) or not _is_whole(behind):
             continue
         if pattern is _TIME and any(_SYSLOG.match(text) for text in behind if _begins(text)):
             continue
-        ours = {label for label, text in found if _begins(text)}
+        ours = {label for label, text in labelled_texts if _begins(text)}
         is_printed = any(text.startswith(b"\t") for text in behind) or any(map(_NUMBERED.fullmatch, ours))
         if pattern is _LABEL and not is_printed:
             continue  # the server's own prefix may look like that
@@ -60,7 +62,7 @@ def _begins(line: bytes) -> bool:
 
 
 def _is_whole(lines: Sequence[bytes]) -> bool:
-    """Whether these are a log by themselves, with times and what tells sessions apart."""
+    """True if these lines are a log by themselves, with times and what tells sessions apart."""
     if any(csvlog.BEGIN.match(line) or line.startswith(b'{"timestamp":') for line in lines):
         return True
     samples = [s for line in lines if not line.startswith(b"\t") and (s := sample_of(line)) is not None]
