@@ -27,6 +27,7 @@ from pgstrata.server.find.sources import sources
 from pgstrata.server.system.account import blocked_at, server_account
 from pgstrata.server.system.isolation import becoming, probe
 from pgstrata.server.system.process import server_env, start
+from pgstrata.workload.custom.encoding import codec_of, copy_in, encoding_of_dump
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
 from pgstrata.workload.custom.sql import SqlStatement, items
 
@@ -304,7 +305,8 @@ def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:
         while chunk := printed.read1(_CHUNK):  # type: ignore[attr-defined]
             text += chunk
             if match := _COPY.search(text):
-                return match.group()[:-2].decode()
+                encoding = encoding_of_dump(text)
+                return copy_in(match.group()[:-2].decode(codec_of(encoding) or "utf-8"), encoding)
             if len(text) > 4 * _CHUNK:
                 break
     raise UsageError(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.workload.custom.encoding import codec_of, copy_in, encoding_set_by
 
 MOST_STATEMENT_BYTES = 64 << 20
 """Of all statements of a file together, the rows of COPY apart: the driver holds them."""
@@ -82,6 +83,7 @@ class _Scanner:
         self._data, self._name = data, name
         self._line, self._counted = 1, 0
         self._size = 0
+        self._encoding = ""
 
     def items(self) -> Iterator[Item]:
         at, begin = len(_BOM) if self._data[: len(_BOM)] == _BOM else 0, -1
@@ -101,7 +103,10 @@ class _Scanner:
             if kind == "semicolon" and not parens and not depth:
                 if begin >= 0:
                     entry, at = self._made(begin, match.start(), at)
-                    yield entry
+                    if (encoding := encoding_set_by(entry.text)) is None:
+                        yield entry
+                    else:
+                        self._encoding = encoding
                 begin, words = -1, []
                 continue
             if begin < 0:
@@ -138,9 +143,10 @@ class _Scanner:
                 "rows belong into COPY: dump without --inserts, or load them from CSV files",
             )
         try:
-            text = raw.decode()
+            text = raw.decode(codec_of(self._encoding) or "utf-8")
         except UnicodeDecodeError:
-            raise self._error(begin, "this is not UTF-8 text", "save or dump it as UTF-8") from None
+            encoding = "UTF-8" if codec_of(self._encoding) is None else self._encoding
+            raise self._error(begin, f"this is not {encoding} text", "save or dump it as UTF-8") from None
         if "\0" in text:
             raise self._error(begin, "a statement holds a NUL")
         if not _FROM_STDIN.match(text):
@@ -150,7 +156,7 @@ class _Scanner:
         last = _END_OF_ROWS.search(self._data, rows)
         if last is None:
             raise self._error(begin, "the rows of this COPY have no end", "a line with \\. ends them")
-        return Copy(text, line, rows, last.start()), last.end()
+        return Copy(copy_in(text, self._encoding), line, rows, last.start()), last.end()
 
     def behind(self, closing: bytes, at: int, begin: int) -> int:
         end = self._data.find(closing, at)
