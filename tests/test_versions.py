@@ -45,7 +45,6 @@ ALLOWED = {
     ("server/config/settings.py", "major <= int(last)"): TABLE,
     ("server/features.py", "self.version_num >= feature.first"): NOTHING_TO_ASK,
     ("server/find/lookup.py", "version is None"): NO_SERVER,
-    ("server/find/lookup.py", "rest in ('latest', s.version)"): "which cached server a spec names",
     ("server/system/memory.py", "version == 2"): NO_SERVER,
     (
         "server/connect/poolers.py",
