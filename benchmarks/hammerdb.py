@@ -26,7 +26,6 @@ import math
 import random
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +49,8 @@ SAME = ("server", "warehouses", "users", "seconds", "slice", "code")
 
 def executed(arguments: argparse.Namespace, cluster: Cluster, name: str) -> dict[str, dict[str, float]]:
     """Returns statements and rows for one transaction of each kind, by what was done to which table."""
-    draw, by_kind = random.Random(1), {}
+    draw = random.Random(1)
+    by_kind: dict[str, dict[str, float]] = {}
     for kind in WEIGHTS:
         with cluster.connect(name) as admin:
             admin.execute("SELECT pg_stat_statements_reset()")
@@ -75,7 +75,7 @@ def executed(arguments: argparse.Namespace, cluster: Cluster, name: str) -> dict
 
 def mix(sides: Mapping[str, Side], seconds: float) -> dict[str, dict[str, int]]:
     """Returns how often each kind of transaction was called while each side worked for some seconds."""
-    estimates = {}
+    calls: dict[str, dict[str, int]] = {}
     for name, side in sides.items():
         query = "SELECT funcname, calls FROM pg_stat_user_functions"
         before = dict(side.database.execute(query).fetchall())
@@ -84,10 +84,10 @@ def mix(sides: Mapping[str, Side], seconds: float) -> dict[str, dict[str, int]]:
         side.stop()
         time.sleep(12)  # until idle sessions have told the server what they counted
         after = dict(side.database.execute(query).fetchall())
-        estimates[name] = {
+        calls[name] = {
             kind: after.get(function, 0) - before.get(function, 0) for function, kind in NAMES[name].items()
         }
-    return estimates
+    return calls
 
 
 def pair(arguments: argparse.Namespace, sides: Mapping[str, Side]) -> Json:
@@ -226,4 +226,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

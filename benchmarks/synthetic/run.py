@@ -315,7 +315,7 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         failed = failing.get(text, 0.0)
         for part, share in (("failing", failed), ("covered", 1 - failed)):
             for unit, amount in amounts.items():
-                parts[part][unit] += amount * share  # type: ignore[assignment]
+                parts[part][unit] += amount * share
         if any("guessed" in source or "of the type of" in source for source in known["parameters"]):
             parts["guessed"].update(amounts)
     return {
