@@ -136,6 +136,18 @@ def test_a_run_in_which_no_query_can_be_compared_fails_with_the_servers_words(
     assert words in step["reason"]
 
 
+def test_queries_that_other_programs_disturb_are_no_failure(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "short.sql").write_text("select 1")
+    done = pgstrata(
+        "compare-queries", "--server", pg17.spec, "--config", "default", "--config", "default+work_mem=8MB",
+        place / "short.sql", "--max-seconds", "2", "--other-load", "1%", "--data-dir", place,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "no query could be compared" not in done.stderr
+
+
 def test_a_query_with_parameters_asks_for_values(place: Path, pgstrata: Program, pg17: Server) -> None:
     (place / "slow.sql").write_text("select $2::text -- $3\n where 1 = $1 and '$4' <> ''")
     done = pgstrata(

@@ -312,12 +312,12 @@ def carry_out(
 
 
 def _not_compared(results: RunSet) -> str:
-    """Returns why none of the queries that have verdicts of their own could be compared; empty where one
-    could, or there are none."""
+    """Returns why no query with a verdict of its own could be compared: servers reject all of them, or run
+    into their limit. Returns an empty text if one could be, or only other programs were in the way."""
     queries = [
         query for comparison in results.comparisons for step in comparison.steps for query in step.queries
     ]
-    if any(query.is_compared for query in queries):
+    if any(query.is_compared or not any(query.ends) for query in queries):
         return ""
     reasons = dict.fromkeys(f"{query.step}: {query.verdict.reason}" for query in queries)
     rest = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
