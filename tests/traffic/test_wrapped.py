@@ -287,7 +287,7 @@ def test_a_syslog_without_a_server_says_so(tmp_path: Path) -> None:
         UsageError, match="syslog is syslog, and none of its first 200 lines is of Post"
     ) as caught:
         find([tmp_path / "syslog"])
-    assert "grep postgres syslog |" in caught.value.hint
+    assert f"grep postgres {tmp_path / 'syslog'} |" in caught.value.hint
 
 
 @given(
