@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from pgstrata.server.system.process import die_with_parent
 from support.commands import RESULTS, Command, Workshop
 from support.kills import CLEAN_SECONDS, INT, Room
 from support.ledger import Ledger
@@ -56,7 +57,8 @@ class Load:
 def load(number: int, started: int | None = None) -> Iterator[Load]:
     """Keeps `started` processes busy, all `number` of them without."""
     many = number if started is None else min(started, number)
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(many)]
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command, preexec_fn=die_with_parent) for _ in range(many)]
     try:
         yield Load(busy, number)
     finally:

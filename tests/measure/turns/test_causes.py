@@ -6,8 +6,6 @@ On a busy machine a verdict may stay unclear, and then nothing is said of a caus
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from pgstrata.server.find.model import Server
+from support.interrupts import load
 from support.program import Program
 
 Json = dict[str, Any]
@@ -195,9 +194,6 @@ def test_no_time_for_causes_means_none(place: Path, pgstrata: Program, pg13: Ser
     assert by_name == {}
 
 
-BUSY = "import time\nuntil = time.monotonic() + 180\nwhile time.monotonic() < until: pass"
-
-
 def test_a_large_factor_has_its_cause_beside_busy_programs(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
@@ -208,17 +204,12 @@ def test_a_large_factor_has_its_cause_beside_busy_programs(
     (place / "constant.sql").write_text("SELECT 1;\n")
     off = ("indexscan", "bitmapscan", "indexonlyscan", "hashjoin", "mergejoin")
     slow = "+".join(["default", *(f"enable_{name}=off" for name in off)])
-    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
-    try:
+    with load(2):
         run = pgstrata(
             "compare-queries", "join.sql", "constant.sql", "--setup", "setup.sql", "--server", pg17.spec,
             *("--config", "default", "--config", slow),
             *("--max-seconds", "40", "--why-seconds", "90", "--format", "json", "--no-report"),
         )  # fmt: skip
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
     steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
     join = steps["queries.join"]
     assert join["word"] == "slower", join

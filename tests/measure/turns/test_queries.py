@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.measure.turns.queries import START_PAIRS, queries_of
 from pgstrata.server.find.model import Server
 from support.interleaved import by_variant
+from support.interrupts import load
 from support.program import Program
 
 SETUP = (
@@ -154,24 +153,16 @@ def test_a_fixed_number_of_pairs(place: Path, pgstrata: Program, pg17: Server) -
             assert [part["pair"] for part in queries[name]["slices"]] == [1, 2, 3]
 
 
-BUSY = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"
-
-
 def test_a_factor_is_proven_beside_busy_programs(place: Path, pgstrata: Program, pg17: Server) -> None:
     (place / "setup.sql").write_text(SETUP)
     (place / "by_key.sql").write_text("SELECT kind FROM events WHERE id = 777;\n")
     (place / "constant.sql").write_text("SELECT 1;\n")
-    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
+    with load(2 * (os.cpu_count() or 1)):
         run = pgstrata(
             "compare-queries", "by_key.sql", "constant.sql", "--setup", "setup.sql", "--server", "pg:17",
             *("--config", "default", "--config", "default+enable_indexscan=off+enable_bitmapscan=off"),
             *("--max-seconds", "30", "--why-seconds", "0", "--format", "json", "--no-report"),
         )  # fmt: skip
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
     steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
     slow = steps["queries.by_key"]
     assert slow["word"] == "slower", slow

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ import pytest
 from pgstrata.cli.main import invoke
 from pgstrata.search.bisect.hunt import TRIES
 from pgstrata.server.find.model import Server
+from support.interrupts import load
 from support.program import Program, Running, living_in
 from support.tree import commit, git, repository
 
@@ -35,13 +34,8 @@ def measured(place: Path) -> int:
 def other_load() -> Iterator[None]:
     """Something else has work for a quarter of the CPUs or more, which is enough to disturb a measurement."""
     number = max(1, len(os.sched_getaffinity(0)) // 4)
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
-    try:
+    with load(number):
         yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 @pytest.mark.timeout(3600)  # a dozen servers; the limit is for machines that are busy otherwise

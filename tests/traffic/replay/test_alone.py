@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from pgstrata.traffic.replay.alone import (
     alone_statements,
 )
 from pgstrata.traffic.replay.judged import Judged, judged
+from support.interrupts import load
 from support.page import PageReader
 from support.program import Program
 from support.steps import database, running
@@ -167,16 +166,8 @@ def test_nothing_is_known_of_statements_beside_busy_programs(
 ) -> None:
     """However large a difference is: beside other programs it may be theirs."""
     campaign(place, pg17, rounds=4, other_load=0.25)
-    loops = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(len(os.sched_getaffinity(0)))
-    ]
-    try:
+    with load(len(os.sched_getaffinity(0))):
         done = pgstrata("run", "a.toml")
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "executed alone" not in done.stdout + done.stderr
     judged = outcome(place)
