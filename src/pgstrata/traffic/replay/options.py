@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.files.user_files import shown
-from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
+from pgstrata.workload.core.options import FILLED_IN, OneOrMore, Seconds, WorkloadOptions
 from pgstrata.workload.core.scripts import beside
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
@@ -55,12 +55,12 @@ class ReplayOptions(WorkloadOptions):
         600,
         description="seconds without any answer, at the end of a replay, after which it has failed",
     )
-    without: dict[str, str] = Field(
+    without: Annotated[dict[str, str], FILLED_IN] = Field(
         default_factory=dict,
         description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
         "left out, by digest, and why",
     )
-    contents: dict[str, str] = Field(
+    contents: Annotated[dict[str, str], FILLED_IN] = Field(
         default_factory=dict,
         description="filled in by pgstrata: digests of all files, so that other content is another "
         "measurement",

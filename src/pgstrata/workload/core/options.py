@@ -130,10 +130,14 @@ class WorkloadOptions(BaseModel):
     )
 
 
+FILLED_IN = "filled in"
+"""Annotation of an option that pgstrata itself fills in."""
+
+
 def is_filled_in(options: type[BaseModel], name: str) -> bool:
-    """Returns whether pgstrata itself fills in an option, so that nobody writes it."""
+    """Returns whether pgstrata itself fills in an option."""
     field = options.model_fields.get(name)
-    return field is not None and (field.description or "").startswith("filled in by")
+    return field is not None and FILLED_IN in field.metadata
 
 
 class CurveOptions(WorkloadOptions):

@@ -20,6 +20,7 @@ from pydantic import (
 from pgstrata.step_names import point_name
 from pgstrata.workload.core.language import Mode
 from pgstrata.workload.core.options import (
+    FILLED_IN,
     MOST_RATE,
     ClientCounts,
     Clients,
@@ -284,12 +285,12 @@ class CustomOptions(CurveOptions):
         ),
     )
 
-    without: dict[str, str] = Field(
+    without: Annotated[dict[str, str], FILLED_IN] = Field(
         default_factory=dict,
         description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
         "left out, by digest, and why",
     )
-    contents: dict[str, str] = Field(
+    contents: Annotated[dict[str, str], FILLED_IN] = Field(
         default_factory=dict,
         description="filled in by pgstrata: digests of all files, so that other content is another "
         "measurement",
