@@ -58,22 +58,11 @@ def compare_changes(asking: Asking, texts: Mapping[Execution, str], moving: Coll
     moving: statements whose words make values others at each execution: of them only numbers of rows are
     compared. Raises Interrupted.
     """
-    first = asking.ask(
-        {each: ["BEGIN", _WRITTEN, text, _WRITTEN, "ROLLBACK"] for each, text in texts.items()},
-        (),
-        _effect,
-        reads_only=False,
-    )
+    first = _effects(asking, texts, ())
     differing = {each: text for each, text in texts.items() if len(set(map(repr, _known(each, first)))) > 1}
     by_nature: dict[Statement, set[str]] = {}
     for more in REPEATS if differing else ():
-        again = asking.ask(
-            {each: ["BEGIN", _WRITTEN, text, _WRITTEN, "ROLLBACK"] for each, text in differing.items()},
-            more,
-            _effect,
-            reads_only=False,
-        )
-        for label, own_effects in again.items():
+        for label, own_effects in _effects(asking, differing, more).items():
             for each, effect in own_effects.items():
                 parts = by_nature.setdefault(each.statement, set())
                 parts |= _differing_parts(first[label].get(each, ""), effect)
@@ -82,6 +71,12 @@ def compare_changes(asking: Asking, texts: Mapping[Execution, str], moving: Coll
         executions.setdefault(each.statement, []).append(each)
     for statement, own_executions in executions.items():
         _keep(asking, own_executions, first, by_nature.get(statement, set()), is_counted=statement in moving)
+
+
+def _effects(asking: Asking, texts: Mapping[Execution, str], more: Sequence[str]) -> Effects:
+    """Returns what each execution does in a transaction that is rolled back. more: settings."""
+    transactions = {each: ["BEGIN", _WRITTEN, text, _WRITTEN, "ROLLBACK"] for each, text in texts.items()}
+    return asking.ask(transactions, more, _effect, reads_only=False)
 
 
 def _effect(events: Sequence[StatementDone], rows: Path) -> Effect | str:
