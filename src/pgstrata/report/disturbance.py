@@ -21,7 +21,7 @@ def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
         step
         for comparison in comparisons
         for step in comparison.steps
-        if step.base_rate is not None and not (step.queries and all(map(_is_rejected, step.queries)))
+        if step.base_rate is not None and not (step.queries and all(map(_a_side_rejects, step.queries)))
     ]
     disturbed = [step for step in steps if step.disturbance]
     if not disturbed:
@@ -37,7 +37,7 @@ def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
     return f"{begins} At {disturbed[0].step} {reason}.{f' {ADVICE}' if by_others else ''}"
 
 
-def _is_rejected(query: StepVerdict) -> bool:
+def _a_side_rejects(query: StepVerdict) -> bool:
     return "rejected" in query.ends
 
 

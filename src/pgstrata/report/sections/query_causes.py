@@ -76,13 +76,11 @@ def _size(query: StepVerdict) -> float:
 
 def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[str, str]]:
     """Yields title and text of what a terminal says of each query."""
-    several = len(results.others) > 1
     timed = {
         (timed_query.variant, timed_query.name): timed_query
         for timed_query in timed_queries(results, workload)
     }
     for explanation in explained(results, workload):
-        title = f"{explanation.name} on {explanation.variant}" if several else explanation.name
         text = f"{explanation.word}: {explanation.cause.sentence}."
         query = timed.pop((explanation.variant, explanation.name), None)
         if query is not None:
@@ -91,10 +89,13 @@ def cause_lines(results: RunSet, workload: WorkloadResults) -> Iterator[tuple[st
             text += f" What helps: {explanation.cause.advice}."
         if query is not None:
             text = " ".join((text, *functions(results, workload, query)))
-        yield title, text
+        yield title_of(results, explanation.name, explanation.variant), text
     for query in timed.values():
         text = f"{query.verdict.verdict.word}.{_times_text(query)}"
-        yield title_of(results, query), " ".join((text, *functions(results, workload, query)))
+        yield (
+            title_of(results, query.name, query.variant),
+            " ".join((text, *functions(results, workload, query))),
+        )
 
 
 def _times_text(query: TimedQuery) -> str:

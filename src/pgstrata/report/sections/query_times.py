@@ -87,7 +87,7 @@ def time_section(results: RunSet, workload: WorkloadResults) -> Section | None:
 def _part(results: RunSet, workload: WorkloadResults, query: TimedQuery) -> Section:
     blocks: list[Block] = []
     parts, cause = query.verdict.parts, query.verdict.cause
-    title = title_of(results, query)
+    title = title_of(results, query.name, query.variant)
     if parts is not None:
         blocks.append(_table(results, workload, query, parts))
     if cause is not None and cause.nodes:
@@ -100,9 +100,9 @@ def _part(results: RunSet, workload: WorkloadResults, query: TimedQuery) -> Sect
     return Section(anchor("query-time", workload.name, query.variant, query.name), title, blocks, folded=True)
 
 
-def title_of(results: RunSet, query: TimedQuery) -> str:
+def title_of(results: RunSet, name: str, variant: str) -> str:
     """Returns the name of a query, with its variant where there are several."""
-    return f"{query.name} on {query.variant}" if len(results.others) > 1 else query.name
+    return f"{name} on {variant}" if len(results.others) > 1 else name
 
 
 def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts: QueryParts) -> Table:
@@ -168,7 +168,7 @@ def _label(name: PartName, parts: QueryParts) -> str:
 
 
 def _signed(seconds: float) -> str:
-    """Milliseconds with their sign."""
+    """Formats seconds as milliseconds with their sign."""
     return f"{'−' if seconds < 0 else '+'} {numbers.milliseconds(abs(seconds))}"
 
 
