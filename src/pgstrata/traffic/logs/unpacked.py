@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import threading
 import zlib
+from codecs import BOM_UTF8
 from typing import IO, Any, cast
 
 from pgstrata import numbers
@@ -24,8 +25,6 @@ ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 MOST_TIMES = 5000
 """Times as many bytes as the packed file has. A log of equal lines is packed to a thousandth by gzip."""
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 ALWAYS = 1 << 30
 """Bytes that any file may unpack to."""
@@ -184,8 +183,8 @@ def unpacked(raw: IO[bytes]) -> IO[bytes]:
     large for a log.
     """
     head = cast(io.BufferedReader, raw).peek(6)[:6]
-    if head.startswith(BYTE_ORDER_MARK):
-        raw.read(len(BYTE_ORDER_MARK))  # as programs of Windows begin text
+    if head.startswith(BOM_UTF8):
+        raw.read(len(BOM_UTF8))  # as programs of Windows begin text
         return raw
     counted = Counted(raw)
     packed = cast(IO[bytes], io.BufferedReader(counted, _CHUNK))

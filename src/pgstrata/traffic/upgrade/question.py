@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,7 @@ def _check_dump(dump: Path) -> None:
     digest_of(dump)
     if dump.is_dir():
         return
-    text = _head(dump).removeprefix(b"\xef\xbb\xbf")
+    text = _head(dump).removeprefix(BOM_UTF8)
     plain = text.strip() and b"\0" not in text
     if not text.strip() or (plain and not _BEGINS_SQL.match(text)):
         raise UsageError(

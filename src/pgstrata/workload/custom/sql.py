@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,6 @@ _TOKEN = re.compile(
     rb"|(?P<semicolon>;)|(?P<paren>[()])|(?P<command>\\)|(?P<other>.)",
     re.DOTALL,
 )
-_BOM = b"\xef\xbb\xbf"
-"""The byte order mark of UTF-8, which editors of Windows write and psql leaves out."""
-
 _IN_COMMENT = re.compile(rb"/\*|\*/")
 _FROM_STDIN = re.compile(r"COPY\b.*\bFROM\s+STDIN\b", re.IGNORECASE | re.DOTALL)
 _END_OF_ROWS = re.compile(rb"^\\\.\r?$", re.MULTILINE)
@@ -86,7 +84,8 @@ class _Scanner:
         self._encoding = ""
 
     def items(self) -> Iterator[Item]:
-        at, begin = len(_BOM) if self._data[: len(_BOM)] == _BOM else 0, -1
+        # Editors of Windows write the byte order mark, and psql leaves it out.
+        at, begin = len(BOM_UTF8) if self._data[: len(BOM_UTF8)] == BOM_UTF8 else 0, -1
         parens = depth = 0
         words: list[bytes] = []
         while match := _TOKEN.match(self._data, at):

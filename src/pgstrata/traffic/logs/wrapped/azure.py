@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import IO, Any
@@ -50,7 +51,7 @@ def _name(column: str) -> str:
 
 
 def _header(line: bytes) -> list[str]:
-    text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    text = line.removeprefix(BOM_UTF8).decode("utf-8", "replace")
     try:
         return next(csv.reader([text]), []) if "\0" not in text and len(text) < 20_000 else []
     except csv.Error:

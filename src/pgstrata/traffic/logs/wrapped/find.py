@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 
 from pgstrata.traffic.logs.line import Trouble
@@ -19,7 +20,7 @@ def wrapping(head: Sequence[bytes]) -> Wrapping | None:
     lines = [line for line in head if line.strip()]
     if not lines:
         return None
-    first = lines[0].removeprefix(b"\xef\xbb\xbf").lstrip()
+    first = lines[0].removeprefix(BOM_UTF8).lstrip()
     if first.startswith((b"{", b"[")) and not first.startswith((b'{"timestamp":"', b"[pod/")):
         return _of_json(head)
     if (wrapped := azure.recognize_lines(lines)) is not None:
