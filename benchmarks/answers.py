@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Move:
-    """A step from one version to the next. rate: the published ratio of rates; None where there is none."""
+    """A step from one version to the next. rate: the published ratio of rates; None if none was published."""
 
     before: str
     after: str

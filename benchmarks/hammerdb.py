@@ -91,7 +91,7 @@ def mix(sides: Mapping[str, Side], seconds: float) -> dict[str, dict[str, int]]:
 
 
 def pair(arguments: argparse.Namespace, sides: Mapping[str, Side]) -> Json:
-    """Returns NOPM and CPU per order of both sides, after so many seconds of each in slices."""
+    """Returns NOPM and CPU per order of both sides, measured in slices of equal length."""
     seconds, orders, client, server = (dict.fromkeys(sides, 0.0) for _ in range(4))
     for number in range(max(2, round(arguments.seconds / arguments.slice))):
         for name in (HAMMERDB, OURS) if number % 2 == 0 else (OURS, HAMMERDB):

@@ -72,8 +72,8 @@ vuset logtotemp 0
 vucreate
 vurun
 """
-"""A ramp-up without end: whoever stops and continues the process measures. One virtual user: threads of
-Debian's libpgtcl spoil each other's statements, so each user is a process of its own."""
+"""A ramp-up without end: the caller stops and continues the process, and measures. One virtual user:
+threads of Debian's libpgtcl spoil each other's statements, so each user is a process of its own."""
 
 CONNECT = """
 dbset db pg

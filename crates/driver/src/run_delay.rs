@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_statement_takes_what_its_backend_ran() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let Some(mut times) = StatementTimes::of(own) else { return };
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let Some(mut times) = StatementTimes::of(pid) else { return };
         let begun = clock::now();
         while clock::now() - begun < 20_000_000 {}
         let busy = times.since_last().unwrap();

@@ -133,7 +133,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _verdicts(results: RunSet) -> tuple[list[Json], list[Json]]:
-    """Comparisons by time and by counts, as JSON can hold them."""
+    """Returns comparisons by time and by counts, as JSON can hold them."""
     counts = [record for kind in kinds() for record in kind.records(results)]
     both = [comparison.record() for comparison in results.comparisons], counts
     plain: tuple[list[Json], list[Json]] = msgspec.json.decode(msgspec.json.encode(both))

@@ -45,8 +45,9 @@ class Campaign(BaseModel):
         return self.file.parent if self.file else Path.cwd()
 
     def extensions_of(self, variant: Variant) -> tuple[str, ...]:
-        """Extensions that a variant's server has to have by itself, as CREATE EXTENSION takes them: those of
-        `extensions` that are no folders. Raises UsageError for a server that somebody else runs."""
+        """Returns the extensions that a variant's server has to have by itself, as CREATE EXTENSION takes
+        them: those of `extensions` that are no folders. Raises UsageError for a server that somebody else
+        runs."""
         names = [text for text in variant.extensions or [] if self.names_extension(text)]
         if names and variant.server.startswith("dsn:"):
             raise UsageError(

@@ -56,7 +56,8 @@ def _rows(run: Run, table: str, step: str, role: str) -> list[Mapping[str, Any]]
 
 
 def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Stacks (`caller;callee`) with the instructions of their last function, from rows of the run's tables.
+    """Returns stacks (`caller;callee`) with the instructions of their last function, from rows of the run's
+    tables.
 
     Their sum is that of all functions, but for rounding.
     """

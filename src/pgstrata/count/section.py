@@ -104,7 +104,7 @@ def _name(step: CountedStep, role: str) -> str:
 
 
 def count_table(results: RunSet, workload: str) -> Table:
-    """Instructions per operation of the base, and every other variant as a multiple of them."""
+    """Returns the instructions per operation of the base, and every other variant as a multiple of them."""
     counts = counts_of(results)
     base = counts.of(workload).get(results.base)
     columns = [Column("step", "Step", align="left"), Column(results.base, results.base, "instructions/o")]

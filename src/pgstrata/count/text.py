@@ -53,7 +53,7 @@ def span(verdict: CountVerdict) -> str:
 
 
 def instructions(value: float | None) -> str:
-    """Instructions per operation."""
+    """Returns the instructions per operation."""
     return numbers.UNKNOWN if value is None else f"{value:,.0f}"
 
 

@@ -349,7 +349,7 @@ def line_of(path: str, function: str) -> str:
 
 
 def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
-    """Instructions per operation by function or library, of one run's table `functions`."""
+    """Returns the instructions per operation by function or library, of one run's table `functions`."""
     instructions: dict[str, float] = {}
     for row in table.where(step=step, role=role):
         name = line_of(row["object"], row["function"])

@@ -368,7 +368,8 @@ class Conductor:
             )
 
     def _give_up_unfit(self, usable: Sequence[Machine]) -> None:
-        """Assignments that none of the machines here may do, when nothing else is left to wait for."""
+        """Gives up the assignments that none of the machines here may do, when nothing else is left to wait
+        for."""
         if self._adopted or any(machine.state != "ready" for machine in usable):
             return
         waiting, fits = self._dispatcher.waiting, self._dispatcher.fits

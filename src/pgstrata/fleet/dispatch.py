@@ -94,7 +94,7 @@ class Dispatcher:
         return assignment.suits(machine.kind) and machine.name not in self._attempts[assignment.id].unfit
 
     def next_for(self, machine: Candidate, coming: Collection[Candidate] = ()) -> Assignment | None:
-        """Returns the next assignment for this machine; None if there is none for it.
+        """Returns the next assignment for this machine, or None.
 
         coming: other machines that will be free in a moment. A further repeat of what this machine has
         measured already is left to them.

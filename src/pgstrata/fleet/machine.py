@@ -65,7 +65,7 @@ def _boot() -> str:
 
 def driver_build() -> str:
     """Returns the driver's version and which build of it this is: drivers of the same version may be of other
-    sources or compilers. Raises PgstrataError if there is none, or it does not run."""
+    sources or compilers. Raises PgstrataError if the driver is missing or does not run."""
     driver = find_driver()
     try:
         done = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)

@@ -29,7 +29,8 @@ ROWS = 20_000
 
 
 def step_minutes(plan: Plan) -> float:
-    """Minutes that the campaign gives a step that takes turns: in which its margin has to be seen."""
+    """Returns the minutes that the campaign gives a step that takes turns: in which its margin has to be
+    seen."""
     spec = plan.campaign.spec
     if spec.until == "verdict":
         return spec.max_seconds / 60

@@ -82,7 +82,7 @@ class FleetWork(Protocol):
         ...
 
     def open_workloads(self) -> set[str] | None:
-        """Workloads whose verdicts are open; None where nothing has changed."""
+        """Returns the workloads whose verdicts are open; None where nothing has changed."""
         ...
 
 

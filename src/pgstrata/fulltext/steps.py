@@ -173,7 +173,7 @@ def _index_admin(kind: str) -> Admin:
 
 
 def _vacuum() -> Admin:
-    """Statistics for the planner, and an empty pending list."""
+    """Returns the phase that collects statistics for the planner and empties the pending list."""
     return Admin("vacuum", [f"VACUUM ANALYZE {TABLE}"])
 
 

@@ -158,8 +158,8 @@ def _by_second(ends: Integers, latencies: Integers, whole_seconds: float) -> tup
 
 
 def _aggregated(files: Sequence[Lines]) -> ImportedStep:
-    """Intervals of all threads added up. First and last may be shorter than the others: the rate leaves them
-    out."""
+    """Returns the intervals of all threads added up. First and last may be shorter than the others: the rate
+    leaves them out."""
     parts: dict[int, list[float]] = {}
     interval = _interval(files)
     for file in files:

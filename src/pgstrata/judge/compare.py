@@ -521,7 +521,7 @@ def _together(base: Run, other: Run) -> ComparisonRecord | None:
 
 
 def _seconds(measured: MeasuredStep) -> list[float]:
-    """Rates of the headline's seconds; those of a step judged by a fixed amount say nothing."""
+    """Returns the rates of the headline's seconds; those of a step judged by a fixed amount say nothing."""
     record = measured.record
     if not any(structs.astuple(record.rate_percentiles)):
         return []

@@ -185,7 +185,8 @@ def _steps(base: Run, other: Run) -> list[Difference]:
 
 
 def _data(base: Run, other: Run) -> list[Difference]:
-    """Sizes of the database at the end: not doubtful, versions store the same rows differently."""
+    """Returns the sizes of the database at the end: not doubtful, versions store the same rows
+    differently."""
     before, after = base.record.sizes.database_bytes, other.record.sizes.database_bytes
     if before is None or after is None or abs(before - after) <= _SIZE_PART * max(before, after):
         return []

@@ -120,8 +120,8 @@ def _below(node: Node) -> list[Node]:
 
 
 def _total(node: Node, processes: float) -> float:
-    """Milliseconds of a node with its children. EXPLAIN gives the mean over all loops, and of a parallel node
-    each process is a loop."""
+    """Returns the milliseconds of a node with its children. EXPLAIN gives the mean over all loops, and of a
+    parallel node each process is a loop."""
     time, loops = node.plan.get("Actual Total Time"), node.plan.get("Actual Loops")
     if not isinstance(time, int | float) or not isinstance(loops, int | float):
         return 0.0
@@ -130,7 +130,7 @@ def _total(node: Node, processes: float) -> float:
 
 
 def _own(plan: Plan, keys: Sequence[str]) -> int:
-    """Pages of a node without those of its children, which EXPLAIN counts with it."""
+    """Returns the pages of a node without those of its children, which EXPLAIN counts with it."""
     return max(0, _sum(plan, keys) - sum(_sum(child, keys) for child in children_of(plan)))
 
 

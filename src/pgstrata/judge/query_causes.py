@@ -123,7 +123,8 @@ def _bounded(verdict: Verdict) -> bool:
 
 
 def _part(verdict: Verdict, whole: float) -> tuple[float, float]:
-    """Bounds of a part of the change, as a share of the whole; infinite where they are not known."""
+    """Returns the bounds of a part of the change, as a share of the whole; infinite where they are not
+    known."""
     if not _bounded(verdict):
         return -math.inf, math.inf
     low, high = math.log(verdict.low) / whole, math.log(verdict.high) / whole

@@ -18,7 +18,7 @@ CERTAIN = 3.0
 
 
 def parse_folded(text: str) -> Counter[str]:
-    """Weights by stack, of lines `frame;frame;… weight`. Lines that are none are left out."""
+    """Returns the weights by stack, of lines `frame;frame;… weight`. Lines that are none are left out."""
     stacks: Counter[str] = Counter()
     for line in text.split("\n"):
         stack, _, weight = line.rpartition(" ")

@@ -332,7 +332,7 @@ def _seconds(statements: Mapping[Statement, Executions]) -> float:
 
 
 def _paired(base: Rounds, other: Rounds, statement: Statement) -> tuple[list[float], list[float]]:
-    """Executions for each second, of the rounds in which both sides asked it."""
+    """Returns the executions for each second, of the rounds in which both sides asked it."""
     pairs = list(_both(base, other, statement))
     return [executions.calls / executions.seconds for executions, _ in pairs], [
         executions.calls / executions.seconds for _, executions in pairs

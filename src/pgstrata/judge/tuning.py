@@ -166,7 +166,7 @@ def differences(
 
 
 def duplicates(base: Mapping[str, str], overlays: Sequence[Overlay]) -> dict[str, str | None]:
-    """Overlays that change nothing (→ None), or the same as an earlier one (→ its name)."""
+    """Returns the overlays that change nothing (→ None), or the same as an earlier one (→ its name)."""
     originals: dict[str, str | None] = {}
     for i, overlay in enumerate(overlays):
         if not differences(base, overlay.settings):

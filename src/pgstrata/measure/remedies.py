@@ -292,7 +292,8 @@ def _reads(plan: Plan) -> bool:
 
 
 def _split(column: str) -> tuple[str, str]:
-    """Alias and column; the column as SQL has it, the alias without quotes, as EXPLAIN names it apart."""
+    """Returns the alias and column; the column as SQL has it, the alias without quotes, as EXPLAIN names it
+    apart."""
     alias, _, name = column.partition(".")
     return alias.strip('"').replace('""', '"'), name
 

@@ -81,7 +81,7 @@ def reaped_seconds(pid: int, proc: Path = PROC) -> float:
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
-    """Pids of the children of a process, those not yet reaped included."""
+    """Returns the pids of the children of a process, those not yet reaped included."""
     text = read_small(f"{proc}/{pid}/task/{pid}/children")
     if text is not None:
         return [int(child) for child in text.split()]

@@ -51,7 +51,7 @@ def cpu_model(root: Path = ROOT) -> str:
 
 
 def cpus() -> int:
-    """CPUs this process may run on."""
+    """Returns the CPUs this process may run on."""
     return len(os.sched_getaffinity(0))
 
 

@@ -321,7 +321,7 @@ _HEAD = re.compile(rb"\S.*\s\d+(?:/\d+)?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s+\d*\s*(\S+
 
 
 def _count(script: Path) -> tuple[int, str]:
-    """Samples in a text of `perf script`, and the event of the first."""
+    """Returns the number of samples in a text of `perf script`, and the event of the first."""
     samples, event = 0, ""
     with script.open("rb") as lines:
         for line in lines:

@@ -45,7 +45,8 @@ def query_blocks(
     queries: Queries,
     wording: Wording,
 ) -> list[Block]:
-    """Totals of the queries that all ran, each against the base, those rejected, estimates, changed plans."""
+    """Returns the totals of the queries that all ran, each against the base, those rejected, estimates,
+    changed plans."""
     same = common(by_variant)
     every = sorted({q for timings in by_variant.values() for q in timings})
     blocks: list[Block] = [_totals(results, workload, step, by_variant, same, len(every), wording)]

@@ -179,6 +179,6 @@ def _svg(binary: Path, files: list[str], title: str, under: str, out: Path) -> t
 
 
 def _file_name(*names: str) -> str:
-    """Letters, digits, dots and dashes, and a digest, so that no two names share a file."""
+    """Returns a file name of letters, digits, dots and dashes, with a digest, so that names share no file."""
     digest = zlib.crc32("\0".join(names).encode("utf-8", "replace"))
     return f"{anchor(*names)[:150]}-{digest:08x}"

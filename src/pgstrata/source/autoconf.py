@@ -77,7 +77,7 @@ def build(job: Job) -> None:
 
 
 def contrib(job: Job) -> list[str]:
-    """Folders of the modules to build. Raises UsageError for one that the tree does not have."""
+    """Returns the folders of the modules to build. Raises UsageError for one that the tree does not have."""
     folder = job.source / "contrib"
     there = sorted(p.name for p in folder.iterdir() if (p / "Makefile").is_file()) if folder.is_dir() else []
     for name in job.build.contrib:

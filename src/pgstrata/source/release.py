@@ -46,7 +46,7 @@ def is_url(where: str) -> bool:
 
 
 def site() -> str:
-    """Address of the folder of all releases."""
+    """Returns the address of the folder of all releases."""
     return os.environ.get("PGSTRATA_RELEASES", SITE).rstrip("/")
 
 

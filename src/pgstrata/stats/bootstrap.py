@@ -68,7 +68,7 @@ def estimate_series(
 
 
 def resample(x: Array, length: float, resamples: int, rng: np.random.Generator) -> Array:
-    """Means of stationary bootstrap resamples: blocks of geometric length, wrapped at the end.
+    """Returns means of stationary bootstrap resamples: blocks of geometric length, wrapped at the end.
 
     Source: Politis and Romano 1994. `length`: mean block length in values, at least 1.
     """

@@ -254,7 +254,7 @@ def _locations(parts: list[Array]) -> Array:
 
 
 def _student_location(x: Array, scale: float, freedom: float) -> float:
-    """Student's location of values whose scale and degrees of freedom are known, from the median."""
+    """Returns Student's location of values whose scale and degrees of freedom are known, from the median."""
     location = float(np.median(x))
     for _ in range(50):
         weight = (freedom + 1.0) / (freedom + ((x - location) / scale) ** 2)
@@ -380,7 +380,7 @@ def log_ratios(base: Array, other: Array) -> Array:
 
 
 def huber(x: Array, bend: float = HUBER) -> tuple[float, float]:
-    """Huber's location with the scale fixed at 1.4826 × MAD; (location, scale).
+    """Returns Huber's location with the scale fixed at 1.4826 × MAD; (location, scale).
 
     Source: Huber and Ronchetti, Robust Statistics (2009), §6.4 and §6.7. The location is the zero of
     a falling piecewise linear function, found by Newton's method from the median.

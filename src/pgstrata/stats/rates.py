@@ -12,7 +12,7 @@ PERCENTILES = (50, 75, 90, 95, 99)
 
 
 def rate_percentiles(rates: Sequence[float]) -> dict[str, float | None]:
-    """Percentiles over the per-second rates of a step, counted from the fast end.
+    """Returns the percentiles over the per-second rates of a step, counted from the fast end.
 
     `p99` is the rate (per second) that 99 % of the seconds reached or exceeded, so a write stall shows
     at the high percentiles. Nearest rank, as the Insert Benchmark's scripts do it. Null without seconds.

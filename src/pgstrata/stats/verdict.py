@@ -104,7 +104,7 @@ def bounds(e: Estimate, confidence: float = CONFIDENCE) -> Bounds:
 
 
 def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Student's interval of the log ratio, for a sample of fixed size; infinite without an error."""
+    """Returns Student's interval of the log ratio, for a sample of fixed size; infinite without an error."""
     check_share("confidence", confidence)
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return -math.inf, math.inf
@@ -120,7 +120,7 @@ def widened(e: Estimate, half: float, confidence: float) -> tuple[float, float]:
 
 
 def p_value(e: Estimate) -> float:
-    """Student's two-sided p-value of a log ratio of 0; 1 where there is no standard error."""
+    """Returns Student's two-sided p-value of a log ratio of 0; 1 where there is no standard error."""
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return 1.0
     if e.error == 0:

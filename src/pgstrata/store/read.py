@@ -287,7 +287,7 @@ def _number(text: str) -> float:
 
 
 def _printable(value: Any) -> Any:
-    """Texts without lone surrogates, which no page and no terminal takes."""
+    """Returns texts without lone surrogates, which no page and no terminal takes."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()

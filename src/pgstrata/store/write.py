@@ -168,7 +168,7 @@ class RunBuilder:
         self._tables[table] += tables.conform(table, self.run_id, step, full_rows)
 
     def plans(self, plans: Mapping[str, Any]) -> None:
-        """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
+        """Returns the plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
         self.attach("plans.json", _json(plans))
 
     def settings(self, rows: Mapping[str, str] | Iterable[Sequence[Any]]) -> None:

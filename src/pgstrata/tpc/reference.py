@@ -39,8 +39,8 @@ def place(benchmark: Benchmark, scale: float, number: int, state: str) -> Path:
 
 
 def answer(benchmark: Benchmark, scale: float, number: int, state: str = "") -> RightAnswer | None:
-    """DuckDB's answer; None where it has none. state: what has changed the generator's rows before; empty:
-    nothing."""
+    """Returns DuckDB's answer; None where it has none. state: what has changed the generator's rows before;
+    empty: nothing."""
     try:
         return json_as(read_regular(place(benchmark, scale, number, state), MOST_BYTES), RightAnswer)
     except (OSError, BoundError):

@@ -43,7 +43,7 @@ class QueryRuns:
         return [Work(f"answers {state}".strip(), ask)] if o.answers else []
 
     def before(self) -> list[Phase]:
-        """Plans and warm-up, which are not compared."""
+        """Returns plans and warm-up, which are not compared."""
         o, phases = self.options, list[Phase]()
         if o.plans != "none" and self.server.has(Feature.EXPLAIN_JSON):
             how = "ANALYZE, BUFFERS, TIMING OFF, " if o.plans == "analyze" else ""

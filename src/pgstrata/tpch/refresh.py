@@ -55,7 +55,7 @@ def deleted_keys(scale: float) -> list[int]:
 
 
 def retail_price(part: int) -> int:
-    """Cents for a part."""
+    """Returns the price of a part in cents."""
     return 90_000 + part // 10 % 20_001 + part % 1000 * 100
 
 

@@ -353,7 +353,8 @@ class Mask:
         return ".".join(parts) + (match[5] or "")
 
     def _letters(self, value: str) -> str:
-        """Digits for digits, letters for letters of the same case; the rest stays, and so does the form."""
+        """Returns digits for digits, letters for letters of the same case; the rest stays, and so does the
+        form."""
         hexadecimal = _HEXADECIMAL.match(value) is not None
         masked = value
         while True:

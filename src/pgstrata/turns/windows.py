@@ -90,7 +90,7 @@ class Windows:
         return pairs_by_rate(neighbours, blocks)
 
     def describe(self, parts: int, comparison: ComparisonRecord) -> str:
-        """Pages call windows slices."""
+        """Returns the words for slices, as pages call windows."""
         return Slices().describe(parts, comparison)
 
 

@@ -55,7 +55,8 @@ class Known:
     """Commits measured in this pass."""
 
     def positions(self, *, skipped: bool) -> set[int]:
-        """Positions that are measured in this epoch with all series, or those that are skipped."""
+        """Returns the positions that are measured in this epoch with all series, or those that are
+        skipped."""
         return {
             self.line.places[commit]
             for commit, values in self.values.items()
@@ -70,7 +71,7 @@ class Known:
         return [self.values[stops[position].id] for position in self.positions(skipped=False)]
 
     def settled(self) -> set[int]:
-        """Positions that are not due: measured, skipped, or without code of a server."""
+        """Returns the positions that are not due: measured, skipped, or without code of a server."""
         return self.positions(skipped=False) | self.positions(skipped=True) | self.line.idle
 
     def is_whole(self, values: CommitValues) -> bool:
@@ -177,7 +178,7 @@ def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
 
 
 def commits_left(known: Known) -> int:
-    """Commits that are due: neither measured nor skipped, and with code of a server in them."""
+    """Returns how many commits are due: neither measured nor skipped, and with code of a server in them."""
     return known.line.newest - len(known.settled())
 
 

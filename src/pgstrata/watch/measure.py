@@ -292,7 +292,7 @@ def _name(steps: WatchedSteps, step: str) -> str:
 
 
 def _files(campaign: Campaign, variant: Variant) -> dict[str, str]:
-    """Digests of scripts and config files: a file that is edited asks another question."""
+    """Returns the digests of scripts and config files: a file that is edited asks another question."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
     names |= {str(path) for name in variant.config if (path := find_config_file(name, Path.cwd()).path)}

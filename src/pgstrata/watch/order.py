@@ -36,7 +36,7 @@ def next_position(
 
 
 def _inside(a: int, b: int, skipped: Set[int]) -> list[int]:
-    """Positions between two measured commits that may be measured."""
+    """Returns the positions between two measured commits that may be measured."""
     return [position for position in range(a + 1, b) if position not in skipped]
 
 

@@ -128,7 +128,7 @@ def _state(alarm: Alarm) -> str:
 
 
 def measured_positions(known: Known) -> list[int]:
-    """Positions of the commits that have a value, the newest first; without the anchor."""
+    """Returns the positions of the commits that have a value, the newest first; without the anchor."""
     points = (known.points(series) for series in known.series.values())
     return sorted({point.position for of in points for point in of if point.position}, reverse=True)
 

@@ -52,7 +52,7 @@ def next_stop(known: Known) -> Stop | None:
 def pass_once(
     watch: Watch, console: Console, most_seconds: float, show: Callable[[Known], object] | None = None
 ) -> Known:
-    """Measures what is due, for so many seconds at most, and searches the commits of new changes. show: takes
+    """Measures what is due, for `most_seconds` at most, and searches the commits of new changes. show: takes
     what is known after each commit.
 
     Whatever ends it, what was measured stays, and the next pass goes on. Raises UsageError, ServerError where

@@ -27,7 +27,7 @@ BESIDE_BUFFERS = 64 << 20
 
 
 def memory_limit(text: str | None) -> int | None:
-    """Returns a memory limit in bytes, None if there is none. Raises UsageError if the text is not a size."""
+    """Returns a memory limit in bytes, or None without a limit. Raises UsageError if it is not a size."""
     if text is None:
         return None
     limit = size_bytes(text)

@@ -107,7 +107,7 @@ class CallGraph:
         )
 
     def inclusive(self) -> dict[Key, float]:
-        """Instructions of each function with those of what it called.
+        """Returns the instructions of each function with those of what it called.
 
         Calls of a function by itself are in it already; of functions that call each other in a circle the sum
         may be more than was executed, and is cut there.

@@ -16,7 +16,7 @@ INSTALL = "install valgrind (Debian, Ubuntu: apt install valgrind; Fedora: dnf i
 
 def find_engine(name: EngineName = "auto", *, simulate: bool = False) -> Engine:
     """Returns the engine of this name, or for `auto` the engine this machine supports: perf where the
-    hardware counts, else valgrind. Raises UsageError if there is none."""
+    hardware counts, else valgrind. Raises UsageError if the machine supports neither."""
     missing = "perf does not simulate" if simulate else counters_missing()
     if name == "perf" or (name == "auto" and not missing):
         if missing:

@@ -44,7 +44,7 @@ class Engine(Protocol):
         ...
 
     def processes(self, folder: Path) -> dict[str, float]:
-        """Instructions of the server's own processes, once it has ended."""
+        """Returns the instructions of the server's own processes, once it has ended."""
         ...
 
 
@@ -53,7 +53,8 @@ class Steering:
     rule."""
 
     def ready(self, pids: Mapping[str, int]) -> None:
-        """Connections are open and statements prepared; nothing runs."""
+        """Reacts to open connections and prepared statements, before anything runs; does nothing in this
+        class."""
 
     def done(self) -> None:
         """Reacts to the end of all operations, while connections are still open; does nothing in this

@@ -70,7 +70,7 @@ def parse(raw: bytes, counts: Counter[str]) -> Mail | None:
 
 
 def _cut(raw: bytes) -> tuple[bytes, bytes]:
-    """Headers and body, which a blank line divides."""
+    """Returns the headers and body, which a blank line divides."""
     if raw.startswith((b"\n", b"\r\n")):
         return b"", raw
     at, width = raw.find(b"\n\n"), 2

@@ -110,7 +110,7 @@ def latency_table(results: RunSet, step: StepResults, keys: Keys) -> Table | Non
 
 
 def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
-    """Percentiles over the per-second rates, slowest end."""
+    """Returns the percentiles over the per-second rates, slowest end."""
     names = ("p50", "p75", "p90", "p95", "p99")
     rows: list[Row] = []
     for variant in results.variants:

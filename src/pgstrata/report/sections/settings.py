@@ -121,7 +121,7 @@ def _change(variant: str, change: Change) -> list[Cell]:
 
 
 def show_all(results: RunSet) -> Section | None:
-    """Differences that nobody asked for: defaults that changed from version to version."""
+    """Returns the differences that nobody asked for: defaults that changed from version to version."""
     if len(results.variants) < 2:
         return None
     by_variant = {v: runs[0].settings() for v in results.variants if (runs := results.runs_of(v))}

@@ -53,7 +53,7 @@ _BACKGROUND_HOW = (
 
 
 def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
-    """Rates by variant and step."""
+    """Returns the rates by variant and step."""
     several = len(workload.machines) > 1
     repeats = (
         ", and the geometric mean of the repeats with the smallest and the largest below it"
@@ -92,7 +92,7 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
 
 
 def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """Rates relative to the base; None where there is nothing to compare with."""
+    """Returns the rates relative to the base; None where there is nothing to compare with."""
     if not results.others:
         return None
     low, high = results.thresholds

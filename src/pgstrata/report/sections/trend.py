@@ -56,7 +56,7 @@ def _shifts(results: RunSet, step: StepResults, row: Sequence[str]) -> list[Shif
 
 
 def _repeats(results: RunSet, step: StepResults, variant: str) -> tuple[float, ...]:
-    """Rates of the repeats around the rate that is shown of the variant."""
+    """Returns the rates of the repeats around the rate that is shown of the variant."""
     repeats, rate = step.by_variant.get(variant), results.rate(step, variant)
     if repeats is None or not repeats.rate or not rate:
         return ()

@@ -65,7 +65,8 @@ def _table(results: RunSet, workload: WorkloadResults, step: StepResults) -> Tab
 
 
 def _shares(sampled: Mapping[str, Sequence[StepRecord]]) -> Shares:
-    """Means over the repeats; events whose names differ only in case (17 respelt many) are one."""
+    """Returns the means over the repeats; events whose names differ only in case (17 respelt many) are
+    one."""
     shares: Shares = {}
     names: dict[str, str] = {}
     for variant, repeats in sampled.items():

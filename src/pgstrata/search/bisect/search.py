@@ -331,7 +331,8 @@ class Search:
 
 
 def information(before: float, separation: float) -> float:
-    """Bits that a measurement is expected to tell about whether the change is at or before a position.
+    """Returns the bits that a measurement is expected to tell about whether the change is at or before a
+    position.
 
     before: probability that it is. separation: effect ÷ standard error of the measurement. The mutual
     information of a bit sent through Gaussian noise, by Gauss-Hermite quadrature.

@@ -83,7 +83,7 @@ def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
 
 
 def _doubts(sentences: Sequence[str], markdown: bool) -> list[str]:
-    """Sentences that nobody may miss, and an empty line; nothing where there are none."""
+    """Returns sentences that must not be missed, and an empty line; an empty list without sentences."""
     return [*(f"**{text}**" if markdown else text for text in sentences), ""] if sentences else []
 
 

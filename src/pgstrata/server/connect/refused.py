@@ -305,7 +305,8 @@ def _not_believed(place: str, values: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _verdict(place: str, authorities: str, values: Mapping[str, str]) -> tuple[int, str]:
-    """OpenSSL's code for what is wrong with a certificate, and its words; 0 where it cannot be looked at."""
+    """Returns OpenSSL's code for what is wrong with a certificate, and its words; 0 where it cannot be looked
+    at."""
     import ssl
 
     match = re.search(r"\(?\[?([^\[\]()]*?)\]?:(\d+)\)?$", place)

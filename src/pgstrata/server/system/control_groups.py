@@ -30,7 +30,8 @@ def new_name(name: str) -> str:
 
 
 def version_2(controller: str = "") -> list[Hierarchy]:
-    """Groups of version 2 below which others may be made, for one controller or none; own ones first."""
+    """Returns the groups of version 2 below which others may be made, for one controller or none; own ones
+    first."""
     own_groups = _own_groups()
     hierarchies = []
     for mount in (ROOT, ROOT / "unified"):

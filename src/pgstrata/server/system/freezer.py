@@ -64,7 +64,8 @@ class Freezer:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def candidates(self) -> list[Path]:
-        """Groups that it tries to make, so that they can be written down before they are there."""
+        """Returns the groups that it tries to make, so that they can be written down before they are
+        there."""
         return [group for _, group in self._groups()]
 
     def _groups(self) -> list[tuple[FreezerKind, Path]]:

@@ -78,7 +78,8 @@ def remove_left(data: Path, segments: Iterable[str] = ()) -> None:
 
 
 def _sysv_segments(data: os.stat_result) -> list[tuple[int, int, int]]:
-    """Segments of servers of this data folder that nobody is attached to: number, maker, control handle."""
+    """Returns the segments of servers of this data folder that nobody is attached to: number, maker, control
+    handle."""
     segments = []
     for identifier in _unattached(data.st_uid):
         address = _libc.shmat(identifier, None, _SHM_RDONLY)

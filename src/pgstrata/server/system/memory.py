@@ -74,7 +74,7 @@ class MemoryGroup:
 
 
 def hierarchies() -> list[Hierarchy]:
-    """Groups below which one for memory may be made, own ones first."""
+    """Returns the groups below which one for memory may be made, own ones first."""
     return control_groups.version_2("memory") + control_groups.version_1("memory")
 
 

@@ -280,7 +280,7 @@ def _with_data(arguments: list[str]) -> str:
 
 
 def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:
-    """Arguments without these options and their values."""
+    """Returns arguments without these options and their values."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:

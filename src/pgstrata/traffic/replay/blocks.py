@@ -167,7 +167,7 @@ def error_table(
     *,
     apart: bool = False,
 ) -> Table:
-    """Errors that one side has and the other does not."""
+    """Returns the errors that one side has and the other does not."""
     return Table(
         name=name,
         title=title,

@@ -162,7 +162,8 @@ def _failed_always(step: StepResults) -> list[Gap]:
 
 
 def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
-    """Shapes of which no call had a row: of data that is not that of the original many find none."""
+    """Returns the shapes of which no call had a row: of data that is not that of the original many find
+    none."""
     rows_known = coverage is not None and coverage.rows_known
     none_before = set(coverage.without_rows) if coverage is not None else set()
     by_statements: dict[frozenset[Statement], list[str]] = {}

@@ -200,7 +200,7 @@ def _number(text: str) -> Decimal | None:
 
 
 def longest(type: str) -> int | None:
-    """Letters that a type holds: 20 of `character varying(20)`; None where it does not say."""
+    """Returns how many letters a type holds: 20 of `character varying(20)`; None where it does not say."""
     inside = type.partition("(")[2].partition(")")[0]
     return int(inside) if inside.isdigit() and type.startswith("character") else None
 

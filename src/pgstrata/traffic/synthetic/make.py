@@ -289,7 +289,8 @@ def spread_out(counts: Sequence[int], seed: int) -> Iterator[int]:
 
 
 def _pace(statistics: Statistics, shares: Sequence[Share], sessions: int | None) -> tuple[int, float, bool]:
-    """Sessions; statements each second; whether both are what the original's statistics say."""
+    """Returns the sessions, the statements each second, and whether both are what the original's statistics
+    say."""
     calls = sum(share.called.calls for share in shares)
     seconds = sum(share.called.seconds for share in shares)
     if statistics.seconds:

@@ -81,7 +81,7 @@ def _digits(text: str) -> int:
 
 
 def _moment(text: str) -> int:
-    """Microseconds since 2000."""
+    """Returns the microseconds since 2000."""
     match = _WHEN.match(text)
     if match is None:
         raise ValueError(text)

@@ -83,7 +83,7 @@ class Measured:
         return runs[-1].record if runs else None
 
     def loaded(self, variant: str) -> Sizes | None:
-        """Sizes when all was loaded."""
+        """Returns the sizes when all was loaded."""
         record = self.record(variant)
         loads = [step for step in record.steps if step.group == "load"] if record is not None else []
         return loads[-1].sizes if loads else None

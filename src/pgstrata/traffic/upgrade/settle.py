@@ -89,8 +89,8 @@ def settling(judged: Judged, round_seconds: float) -> Settling | None:
 
 
 def _more(statement_verdict: StatementVerdict) -> float:
-    """Rounds that are missing until the interval is so narrow that it leaves out either no difference or one
-    beyond the margin. Its width falls with the root of their number."""
+    """Returns how many rounds are missing until the interval is so narrow that it leaves out either no
+    difference or one beyond the margin. Its width falls with the root of their number."""
     verdict = statement_verdict.verdict
     if not verdict.is_bounded or statement_verdict.rounds < 2:
         return max(FIRST, 2 * statement_verdict.rounds)

@@ -27,8 +27,8 @@ class Servers:
 
 
 def fit(question: Question, servers: Sequence[Server], extensions: Sequence[str]) -> Servers:
-    """servers: the server of `base`, then those of `targets`. Raises UsageError where they are no upgrade, or
-    lack what the dump needs."""
+    """Checks that servers and their extensions fit the question. servers: the server of `base`, then those of
+    `targets`. Raises UsageError where they are no upgrade, or lack what the dump needs."""
     base, *others = servers
     for text, server in zip(question.targets, others, strict=True):
         if (server.spec, server.bin_dir) == (base.spec, base.bin_dir):

@@ -50,7 +50,7 @@ def _why(snapshot: Snapshot | None) -> str:
 
 
 def _address(results: Path, campaign: CampaignRuns) -> str:
-    """Address of a campaign's report, or of its runs where none was written."""
+    """Returns the address of a campaign's report, or of its runs where none was written."""
     name = f"{slug(campaign.name)}.report"
     if is_folder(results, name):
         return f"/reports/{name}/"

@@ -402,7 +402,8 @@ def _why_dependent(parts: Sequence[Token], schemas: Container[str]) -> str:
 
 
 def _role(parts: Sequence[Token], words: Sequence[str]) -> Treatment | None:
-    """Roles are made without attributes, and may be granted to each other; None for other statements."""
+    """Returns how a statement on roles is treated: they are made without attributes, and may be granted to
+    each other; None for other statements."""
     verb, kind = (*words, "", "")[:2]
     if kind in ("role", "user", "group") and words[1:3] != ("user", "mapping"):
         if verb == "create" and len(parts) > 2:

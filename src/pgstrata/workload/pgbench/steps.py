@@ -59,7 +59,8 @@ def pgbench_step(
     *,
     reads_only: bool,
 ) -> Step:
-    """The name ends in the number of clients; steps of one group differ in that number only."""
+    """Returns a step whose name ends in the number of clients; steps of one group differ in that number
+    only."""
     predefined = {"scale": o.scale, "random_seed": o.seed, "default_seed": o.seed}
     role = Role(
         "query",
