@@ -220,6 +220,9 @@ def engine_on_loopback(
                 **environ,
                 **(worker_environ or {}).get(name, {}),
             )
+        while (place / "engine-0.log").read_text().count("Register worker") < workers:
+            assert time.monotonic() < until + 60
+            time.sleep(0.05)
         yield address, started
     finally:
         for process in reversed(started):

@@ -59,7 +59,9 @@ def _template(bin_dir: Path) -> Path:
 
 def _copy_or_initdb(cluster: Cluster) -> None:
     bin_dir, data = cluster.server.bin_dir, cluster.data_folder.path
-    if cluster._initdb_words or bin_dir is None or not (bin_dir / "initdb").exists():
+    # One that was ended starts nothing; a test that has become another user reads no template.
+    may_copy = not cluster.postmaster._is_ended and os.access(_folders[0], os.W_OK | os.X_OK)
+    if cluster._initdb_words or not may_copy or bin_dir is None or not (bin_dir / "initdb").exists():
         _initdb(cluster)
         return
     template = _template(bin_dir)
