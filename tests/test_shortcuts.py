@@ -12,7 +12,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from support.forks import run_pgstrata
-from support.order import LONGEST_FIRST, TESTS, Durations
+from support.order import CPU_SECONDS, LONGEST_FIRST, TESTS, Durations
 from support.program import COPYING, PGSTRATA, Program, environment
 
 
@@ -32,9 +32,11 @@ def test_durations_of_files_are_added_up() -> None:
     durations = Durations()
     for test, seconds in (("a.py::x", 1.0), ("b.py::y", 2.0), ("a.py::z", 3.0)):
         report = pytest.TestReport(test, ("", None, ""), {}, "passed", None, "call", duration=seconds)
+        setattr(report, CPU_SECONDS, seconds / 2)
         durations.pytest_runtest_logreport(report)
     sum_of_all, *files = durations.lines()
-    assert sum_of_all.startswith("6 s ") and [line.split()[-1] for line in files] == ["a.py", "b.py"]
+    assert sum_of_all.startswith("All tests together: 6 s, 3 s of CPU")
+    assert [line.split() for line in files] == [["4", "s", "2", "s", "a.py"], ["2", "s", "1", "s", "b.py"]]
 
 
 @pytest.mark.program

@@ -65,6 +65,12 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(AT_START)}
 
 
+def cpu_seconds() -> float:
+    """Returns the CPU time of the process that forks and of all that it has forked and waited for."""
+    fields = (Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split() for server in _servers)
+    return sum(sum(map(int, line[11:15])) for line in fields) / os.sysconf("SC_CLK_TCK")
+
+
 class _Server:
     """The process that forks, and the one that it has forked."""
 
@@ -83,6 +89,11 @@ class _Server:
                 pass_fds=[theirs.fileno()],
             )
         self._forked = 0
+
+    @property
+    def pid(self) -> int:
+        """Returns the number of the process that forks."""
+        return self._process.pid
 
     def run(
         self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float

@@ -7,12 +7,18 @@ this list is old.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.forks import cpu_seconds
+
 TESTS = Path(__file__).parents[1]
+
+CPU_SECONDS = "cpu_seconds"
+"""The attribute of a report, which workers send with it."""
 
 LONGEST_FIRST = (
     "search/bisect/test_bisect.py",
@@ -69,11 +75,23 @@ class Durations:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
+        self._cpu: dict[str, float] = {}
+        self._before = _cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Notes the CPU time of this process, and of what it has started, since the report before."""
+        report = yield
+        now = _cpu_seconds()
+        setattr(report, CPU_SECONDS, max(now - self._before, 0.0))
+        self._before = now
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Adds a part of a test: its preparation, itself or what follows."""
         file = report.nodeid.partition("::")[0]
         self._seconds[file] = self._seconds.get(file, 0.0) + report.duration
+        self._cpu[file] = self._cpu.get(file, 0.0) + getattr(report, CPU_SECONDS, 0.0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Writes the sum and the list."""
@@ -83,6 +101,13 @@ class Durations:
     def lines(self, most: int = 40) -> Iterator[str]:
         """Yields nothing where one file ran: its tests are known by `--durations`."""
         if len(self._seconds) > 1:
-            yield f"{sum(self._seconds.values()):.0f} s of all tests together; files that took longest:"
+            sums = f"{sum(self._seconds.values()):.0f} s, {sum(self._cpu.values()):.0f} s of CPU"
+            yield f"All tests together: {sums}. Files that took longest, and their CPU:"
             for file in sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)[:most]:
-                yield f"{self._seconds[file]:6.0f} s {file}"
+                yield f"{self._seconds[file]:6.0f} s {self._cpu[file]:6.0f} s {file}"
+
+
+def _cpu_seconds() -> float:
+    """Returns the CPU time of this process and of what it has waited for, forks of its server among them."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system + cpu_seconds()
