@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,8 +17,9 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.bundle.packing import Bundle
+from pgstrata.count.functions import FunctionChange, causes, changes_of
 from pgstrata.count.results import counts_of
-from pgstrata.count.verdicts import CountVerdict, FunctionChange, changes_of, compare_counts
+from pgstrata.count.verdicts import CountVerdict, compare_counts
 from pgstrata.judge.published import ONE, Published, Rounded, major_of, same_version
 
 COLUMNS = ("bundle", "step", "study", "published_step", "question")
@@ -27,10 +29,6 @@ LEAST = 0.01
 
 LEAST_RATE = 0.02
 """Smaller changes of a published rate are not held against instructions: it is one run on each side."""
-
-RENAMED = 0.05
-"""A new function whose instructions differ by no more from those of one that is gone is the same by another
-name, or called by another."""
 
 MOST = 2
 """Changes and functions that a sentence names."""
@@ -135,30 +133,24 @@ def _changed(move: Move) -> str:
 def _where(move: Move) -> str:
     """Returns the functions that account for most of a change, with their shares of all instructions."""
     sign = move.verdict.ratio - 1
-    along = [change for change in without_renamed(move.functions) if change.difference * sign > 0][:MOST]
-    large = [change for change in along if abs(change.share) >= abs(sign) / 5] or along[:1]
-    if not large:
+    along, against = causes(sign, move.functions)
+    along = along or [change for change in move.functions if change.difference * sign > 0][:1]
+    if not along:
         return ""
-    named = " and ".join(f"{abs(c.share) * 100:.2g} % {_state(c)}`{c.function}`" for c in large)
-    return f", {'more' if sign > 0 else 'fewer'} by {named}"
+    sides = [("more" if sign > 0 else "fewer", along), ("fewer" if sign > 0 else "more", against)]
+    return "".join(
+        f", {word} by {' and '.join(f'{abs(c.share) * 100:.2g} % in {_code(c)}' for c in changes)}"
+        for word, changes in sides
+        if changes
+    )
 
 
-def without_renamed(changes: Sequence[FunctionChange]) -> list[FunctionChange]:
-    """Returns the changes without new functions that execute what another one did before, which is gone."""
-    gone = {change.function: change.before for change in changes if change.state == "gone"}
-    renamed: set[str] = set()
-    for change in changes:
-        if change.state != "new":
-            continue
-        near = [name for name, before in gone.items() if abs(before / change.after - 1) <= RENAMED]
-        if near:
-            renamed |= {change.function, near[0]}
-            del gone[near[0]]
-    return [change for change in changes if change.function not in renamed]
-
-
-def _state(change: FunctionChange) -> str:
-    return {"new": "in the new ", "gone": "of the former "}.get(change.state, "in ")
+def _code(change: FunctionChange) -> str:
+    """Returns a function and what moved with it, names as code."""
+    names = {change.function, change.beside, *change.new, *change.gone} - {""}
+    return re.sub(
+        r"[A-Za-z_]\w*", lambda match: f"`{match[0]}`" if match[0] in names else match[0], change.title
+    )
 
 
 def _rates(steps: Sequence[Move], study: str) -> list[str]:

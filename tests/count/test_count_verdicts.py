@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,13 @@ from msgspec import structs
 
 from pgstrata.cli.output import aligned
 from pgstrata.count.text import text
-from pgstrata.count.verdicts import (
-    CountVerdict,
-    by_line,
-    compare_counts,
-    estimate_counts,
-    function_changes,
-    line_of,
-    precise,
-    sentence,
-)
+from pgstrata.count.verdicts import CountVerdict, compare_counts, estimate_counts, precise
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import interval, judge, p_value
 from pgstrata.store.choose import Side
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import CountedRole, CountedStep, CountRecord
-from pgstrata.store.rows import Rows
 from support.runs import make_run
 
 
@@ -63,47 +52,6 @@ def test_starts_are_added_until_the_interval_reaches_half_the_margin() -> None:
     assert precise(estimate_counts([1000, 1000.1], [1000, 1000.1]), 0.002)
     assert not precise(estimate_counts([1000, 1002], [1000, 1002]), 0.002)
     assert not precise(estimate_counts([1000], [1000]), 0.002)
-
-
-def test_libraries_are_one_line_and_copies_of_a_function_are_it() -> None:
-    assert line_of("/lib/x86_64-linux-gnu/libc.so.6", "memcpy") == "library libc"
-    assert line_of("/usr/lib/libLLVM-14.so.1", "foo") == "library libLLVM-14"
-    assert line_of("/srv/bin/postgres", "fasthash64.constprop.14") == "fasthash64"
-    assert line_of("/srv/bin/postgres", "0x0000000000123") == "code without a name in postgres"
-    assert line_of("/tmp/burn.so", "burn") == "burn"
-
-
-def test_differences_of_functions_add_up_and_new_and_gone_ones_are_named() -> None:
-    base, other = {"hash_any": 100.0, "scan": 900.0}, {"hash_bytes": 110.0, "scan": 921.0}
-    changes = function_changes(base, other)
-    assert sum(c.difference for c in changes) == sum(other.values()) - sum(base.values())
-    assert [(c.function, c.state) for c in changes] == [
-        ("hash_bytes", "new"),
-        ("hash_any", "gone"),
-        ("scan", ""),
-    ]
-    assert math.isclose(changes[2].share, 0.021)
-
-
-def test_functions_of_other_steps_and_roles_do_not_count() -> None:
-    rows = [
-        ("a", "query", "f", 1.0),
-        ("a", "insert", "f", 2.0),
-        ("b", "query", "f", 4.0),
-        ("a", "query", "g", 8.0),
-    ]
-    table = Rows(("step", "role", "function", "instructions", "object"), [(*row, "postgres") for row in rows])
-    assert by_line(table, "a", "query") == {"f": 1.0, "g": 8.0}
-
-
-def test_the_sentence_names_what_moved_the_same_way() -> None:
-    verdict = CountVerdict(
-        workload="sysbench", step="point-query", role="query", headline=True, base=1000.0, other=1031.0,
-        word="more", ratio=1.031, low=1.03, high=1.032, margin=0.002, confidence=0.95, starts=(3, 3),
-        p_value=0.0, adjusted_p=0.0, reason="",
-    )  # fmt: skip
-    changes = function_changes({"ExecInitExpr": 100.0, "scan": 900.0}, {"ExecInitExpr": 133.0, "scan": 898.0})
-    assert sentence(verdict, changes) == "3.1 % more instructions, of them 3.3 % in ExecInitExpr"
 
 
 def counted_run(

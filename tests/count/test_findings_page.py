@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from pgstrata.count.verdicts import CountVerdict, CountWord, FunctionChange
+from pgstrata.count.functions import FunctionChange
+from pgstrata.count.verdicts import CountVerdict, CountWord
 from pgstrata.judge.published import Rounded
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_a_rate_is_held_against_instructions(
 def test_an_answer_names_version_interval_function_and_rate(findings: ModuleType) -> None:
     steps = [move(findings, 1.25, "more", 0.8)]
     assert findings.answers.sentence_of(steps, "sb-8core") == (
-        "instructions × 1.250 (1.249 – 1.251) in 14.24, more by 25 % in the new `pg_mblen_with_len`; "
+        "instructions × 1.250 (1.249 – 1.251) in 14.24, more by 25 % in `pg_mblen_with_len` (new); "
         "the rate × 0.800 in 14 is what they say."
     )
     steps = [move(findings, 1.0005, "same", 1.0)]

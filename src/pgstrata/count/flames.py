@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pgstrata.count.functions import line_of
 from pgstrata.count.results import counts_of
-from pgstrata.count.verdicts import line_of
 from pgstrata.errors import StoreError
 from pgstrata.page.results import RunSet
 from pgstrata.report.flames import Flame, Key

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from pgstrata.count.flames import counted_flames
+from pgstrata.count.functions import changes_of, sentence
 from pgstrata.count.results import counts_of
 from pgstrata.count.section import count_table, counted_section
-from pgstrata.count.verdicts import changes_of, sentence
 from pgstrata.numbers import counted
 from pgstrata.page.blocks import Section, Table
 from pgstrata.page.results import RunSet, StepResults

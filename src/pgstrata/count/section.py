@@ -11,8 +11,10 @@ from statistics import mean
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.count.functions import FunctionChange, costs_of, function_changes, sentence
+from pgstrata.count.phases import PartChange, part_changes
 from pgstrata.count.results import counts_of
-from pgstrata.count.verdicts import CountVerdict, changes_of, sentence
+from pgstrata.count.verdicts import CountVerdict
 from pgstrata.judge.marks import Mark
 from pgstrata.page.blocks import (
     Block,
@@ -46,6 +48,13 @@ FUNCTIONS = 12
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
+
+_COLUMNS = (
+    Column("before", "Before", "instructions/o"),
+    Column("after", "After", "instructions/o"),
+    Column("difference", "Difference", "instructions/o"),
+    Column("share", "Of the base", "%"),
+)
 
 _MARKS: Mapping[str, Mark] = {"more": "bad", "fewer": "good", "same": "same", "unclear": "even"}
 
@@ -308,10 +317,8 @@ def _functions(results: RunSet, workload: str, flames: Flames) -> list[Section]:
         for variant in results.others:
             verdict = counts_of(results).verdict(workload, variant, step.name, role)
             if verdict is not None and verdict.word in ("more", "fewer"):
-                table = function_table(
-                    counts_of(results).side(results.base), counts_of(results).side(variant), verdict
-                )
-                tables += [table] if table else []
+                base, other = (counts_of(results).side(name) for name in (results.base, variant))
+                tables += difference_tables(base, other, verdict)
                 tables += _picture(results, flames, verdict, variant)
         if tables:
             name = _name(step, role)
@@ -340,49 +347,81 @@ def _picture(results: RunSet, flames: Flames, verdict: CountVerdict, variant: st
     ]
 
 
-def function_table(base: Side, other: Side, verdict: CountVerdict) -> Table | None:
-    """Returns the table of the functions that account for a verdict; None if a side has no functions. Raises
-    StoreError for a damaged table."""
-    changes = changes_of(base, other, verdict.workload, verdict.step, verdict.role)
+def difference_tables(base: Side, other: Side, verdict: CountVerdict) -> list[Table]:
+    """Returns the tables of the parts of the server and of the functions that account for a verdict; none if
+    a side has no functions. Raises StoreError for a damaged table."""
+    costs = costs_of(base, other, verdict.workload, verdict.step, verdict.role)
+    changes = function_changes(*costs)
     if not changes:
-        return None
+        return []
+    return [
+        _part_table(verdict, other.name, base.name, part_changes(*costs)),
+        _function_table(verdict, other.name, base.name, changes),
+    ]
+
+
+def _part_table(verdict: CountVerdict, variant: str, base: str, changes: Sequence[PartChange]) -> Table:
+    """Returns the table of the parts of the server behind a verdict."""
+    rows = [
+        Row([words(change.part), *_cells(change.before, change.after, change.share)], variant=variant)
+        for change in changes
+    ]
+    return Table(
+        name="instructions-by-part",
+        title=f"{variant} against {base}: by part of the server",
+        columns=[Column("part", "Part", align="left"), *_COLUMNS],
+        rows=rows,
+        how="Functions that one of them enters by are in that part, all others in those that call them, in "
+        "proportion to what those calls cost. All parts together make the step.",
+        keys=_keys(verdict, variant),
+    )
+
+
+def _cells(before: float, after: float, share: float) -> list[Cell]:
+    return [
+        Cell(round(before, 1), numbers.count(before)),
+        Cell(round(after, 1), numbers.count(after)),
+        Cell(round(after - before, 1), f"{after - before:+,.0f}", "bad" if after > before else "good"),
+        Cell(round(share, 6), f"{share * 100:+.2f}"),
+    ]
+
+
+def _keys(verdict: CountVerdict, variant: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("workload", verdict.workload),
+        ("step", verdict.step),
+        ("role", verdict.role),
+        ("variant", variant),
+    )
+
+
+def _function_table(
+    verdict: CountVerdict, variant: str, base: str, changes: Sequence[FunctionChange]
+) -> Table:
+    """Returns the table of the functions that account for a verdict."""
     rest = sum(c.difference for c in changes[FUNCTIONS:])
     rows = [
         Row(
             [
-                words(change.function, change.state),
-                Cell(round(change.before, 1), numbers.count(change.before)),
-                Cell(round(change.after, 1), numbers.count(change.after)),
-                Cell(
-                    round(change.difference, 1),
-                    f"{change.difference:+,.0f}",
-                    "bad" if change.difference > 0 else "good",
-                ),
-                Cell(round(change.share, 6), f"{change.share * 100:+.2f}"),
-                words(change.state),
+                words(change.function),
+                *_cells(change.before, change.after, change.share),
+                words(change.remark),
             ],
-            variant=other.name,
+            variant=variant,
         )
         for change in changes[:FUNCTIONS]
     ]
     return Table(
         name="instructions-by-function",
-        title=f"{other.name} against {base.name}: {sentence(verdict, changes)}",
+        title=f"{variant} against {base}: {sentence(verdict, changes)}",
         columns=[
             Column("function", "Function or library", align="left"),
-            Column("before", "Before", "instructions/o"),
-            Column("after", "After", "instructions/o"),
-            Column("difference", "Difference", "instructions/o"),
-            Column("share", "Of the base", "%"),
+            *_COLUMNS,
             Column("state", "", align="left"),
         ],
         rows=rows,
-        how="Instructions in each function itself; those that it inlines belong to it. All differences "
-        f"together make that of the step: {rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others.",
-        keys=(
-            ("workload", verdict.workload),
-            ("step", verdict.step),
-            ("role", verdict.role),
-            ("variant", other.name),
-        ),
+        how="Instructions in each function itself and in those that it inlines, or calls and the other side "
+        "lacks: what only moved is no difference. All together make that of the step: "
+        f"{rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others.",
+        keys=_keys(verdict, variant),
     )

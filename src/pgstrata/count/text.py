@@ -8,14 +8,9 @@ from xml.etree import ElementTree
 
 from pgstrata import numbers
 from pgstrata.count.doubts import spread, spread_note
-from pgstrata.count.verdicts import (
-    CountComparison,
-    CountVerdict,
-    FunctionChange,
-    changes_of,
-    line_of,
-    sentence,
-)
+from pgstrata.count.functions import costs_of, function_changes, line_of, sentence
+from pgstrata.count.phases import part_changes
+from pgstrata.count.verdicts import CountComparison, CountVerdict
 from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
 from pgstrata.stats.verdict import is_bounded
 from pgstrata.store import Results
@@ -25,6 +20,8 @@ from pgstrata.store.counted import counted_runs, plain_workload
 COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "other", "left out", "starts")
 FUNCTIONS = 5
 """Functions named below a step whose instructions differ."""
+PARTS, LEAST_SHARE = 4, 0.0005
+"""Parts of the server named there, and the share of the base's instructions from which one is."""
 
 
 def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Side]]:
@@ -100,7 +97,7 @@ def text(
         lines += table(COLUMNS, rows(comparison))
         for s in comparison.steps:
             if s.word in ("more", "fewer"):
-                lines += _functions(s, changes_of(base, other, s.workload, s.step, s.role))
+                lines += _functions(base, other, s)
             if callers:
                 lines += _callers(base, other, s, callers)
         reasons: dict[str, list[str]] = {}
@@ -137,15 +134,20 @@ def _alone(side: Side, table: Callable[[Sequence[str], Sequence[Sequence[str]]],
     return table(("workload", "step", "instructions", "left out", "spread", "starts"), cells) + notes
 
 
-def _functions(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> list[str]:
+def _functions(base: Side, other: Side, verdict: CountVerdict) -> list[str]:
+    costs = costs_of(base, other, verdict.workload, verdict.step, verdict.role)
+    changes = function_changes(*costs)
     if not changes:
         return []
     lines = [f"{verdict.name}: {sentence(verdict, changes)}"]
+    parts = sorted(part_changes(*costs), key=lambda change: -abs(change.share))
+    large = [f"{part.part} {part.share:+.2%}" for part in parts[:PARTS] if abs(part.share) >= LEAST_SHARE]
+    if large:
+        lines.append(f"  by part of the server: {', '.join(large)}")
     for change in changes[:FUNCTIONS]:
         lines.append(
-            f"  {change.difference:+12,.0f}  {change.share:+7.2%}  {change.function}"
-            f"  ({instructions(change.before)} → {instructions(change.after)}"
-            f"{', ' + change.state if change.state else ''})"
+            f"  {change.difference:+12,.0f}  {change.share:+7.2%}  {change.title}"
+            f"  ({instructions(change.before)} → {instructions(change.after)})"
         )
     rest = sum(c.difference for c in changes[FUNCTIONS:])
     if changes[FUNCTIONS:]:

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import PurePosixPath
 from statistics import mean
 from typing import Any, Literal
 
@@ -24,7 +23,6 @@ from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import counted_runs, plain_workload
 from pgstrata.store.record import CountedRole, CountedStep
-from pgstrata.store.rows import Rows
 
 Json = dict[str, Any]
 CountWord = Literal["more", "fewer", "same", "unclear"]
@@ -306,94 +304,3 @@ def _notes(base: Side, other: Side) -> list[str]:
     if len(tools) > 1:
         notes.append(f"the sides were counted by different tools: {', '.join(sorted(tools))}")
     return list(dict.fromkeys(notes))
-
-
-# --- functions --------------------------------------------------------------------------------
-
-_LIBRARY = re.compile(r"(lib[^/]*?|ld-linux[^/]*?)\.so[\d.]*")
-_COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
-_UNNAMED = re.compile(r"0x[0-9a-f]+|\?\?\?")
-
-
-@dataclass(frozen=True)
-class FunctionChange:
-    """Instructions per operation in a function itself, before and after; 0 where it is new or gone.
-
-    share: of the base's instructions per operation.
-    """
-
-    function: str
-    before: float
-    after: float
-    share: float
-
-    @property
-    def difference(self) -> float:
-        return self.after - self.before
-
-    @property
-    def state(self) -> str:
-        """`new` or `gone`, or nothing."""
-        return "new" if not self.before else "gone" if not self.after else ""
-
-
-def line_of(path: str, function: str) -> str:
-    """Returns the name under which instructions are listed: a function of the server or its modules without
-    the suffix a compiler appends to copies of it; a library as a whole; code without a name by its file."""
-    name = PurePosixPath(path).name
-    if match := _LIBRARY.fullmatch(name):
-        return f"library {match[1]}"
-    if _UNNAMED.fullmatch(function):
-        return f"code without a name in {name}"
-    return _COPY.sub("", function)
-
-
-def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
-    """Returns the instructions per operation by function or library, of one run's table `functions`."""
-    instructions: dict[str, float] = {}
-    for row in table.where(step=step, role=role):
-        name = line_of(row["object"], row["function"])
-        instructions[name] = instructions.get(name, 0.0) + row["instructions"]
-    return instructions
-
-
-def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> list[FunctionChange]:
-    """Returns the functions that account for the difference, the largest change first; together they make up
-    all of it."""
-    whole = sum(base.values()) or 1.0
-    changes = [
-        FunctionChange(
-            name,
-            base.get(name, 0.0),
-            other.get(name, 0.0),
-            (other.get(name, 0.0) - base.get(name, 0.0)) / whole,
-        )
-        for name in {**base, **other}
-    ]
-    return sorted(
-        (change for change in changes if change.difference), key=lambda c: (-abs(c.difference), c.function)
-    )
-
-
-def changes_of(base: Side, other: Side, workload: str, step: str, role: str) -> list[FunctionChange]:
-    """Returns the functions behind a verdict; empty if a side has none. Raises StoreError for a damaged
-    table."""
-    sides = []
-    for side in (base, other):
-        run = next((r for r in counted_runs(side.runs) if plain_workload(r) == workload), None)
-        sides.append(by_line(run.table("functions"), step, role) if run is not None else {})
-    return function_changes(*sides) if all(sides) else []
-
-
-def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:
-    """Returns a verdict in words, `3.1 % more instructions, of them 2.2 % in ExecInitExpr`; empty if a side
-    was not counted."""
-    if verdict.base is None or verdict.other is None:
-        return ""
-    percent = (verdict.ratio - 1) * 100
-    text = f"{abs(percent):.2g} % {'more' if percent > 0 else 'fewer'} instructions"
-    along = [c for c in changes if c.difference * percent > 0][:2]
-    parts = [
-        f"{abs(c.share) * 100:.2g} % in {c.function}" for c in along if abs(c.share) * 100 >= abs(percent) / 5
-    ]
-    return text + (f", of them {' and '.join(parts)}" if parts else "")

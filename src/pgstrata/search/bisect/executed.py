@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from pgstrata.campaign.checked import ChosenWorkload
+from pgstrata.count.functions import by_line
 from pgstrata.count.text import sides_of
-from pgstrata.count.verdicts import by_line, function_changes
 from pgstrata.errors import PgstrataError
 from pgstrata.search.bisect.line import Range
 from pgstrata.search.bisect.prior import Executed, prior_of
@@ -67,9 +67,10 @@ def executed_by(runs: Path, campaign: str, step: str) -> Executed:
         tables = [_functions(side, step) for side in (base, other)]
     except (PgstrataError, ValueError):
         return Executed()
-    largest = {name: max(table.get(name, 0.0) for table in tables) for table in tables for name in table}
-    differs = {change.function: abs(change.difference) for change in function_changes(*tables)}
-    return Executed(_shares(largest), _shares(differs))
+    of_both = {name: tuple(table.get(name, 0.0) for table in tables) for table in tables for name in table}
+    # Also those that were only renamed: a commit that did it touches both names.
+    differs = {name: abs(after - before) for name, (before, after) in of_both.items() if after != before}
+    return Executed(_shares({name: max(costs) for name, costs in of_both.items()}), _shares(differs))
 
 
 def _functions(side: Side, step: str) -> dict[str, float]:

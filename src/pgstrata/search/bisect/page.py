@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgstrata.count.section import function_table
+from pgstrata.count.section import difference_tables
 from pgstrata.count.text import sides_of
 from pgstrata.count.verdicts import compare_counts
 from pgstrata.errors import PgstrataError
@@ -307,10 +307,10 @@ def _functions(search_result: SearchResult, measured: Measurement, number: int) 
         for side, place in ((base, measured.base), (other, measured.other))
     )
     (comparison,) = compare_counts(base, [other], steps=[search_result.search.work.step])
-    tables = [function_table(base, other, verdict) for verdict in comparison.steps]
-    return Section(
-        f"functions-{number}", "What accounts for it", [table for table in tables if table is not None]
-    )
+    tables: list[Block] = [
+        table for verdict in comparison.steps for table in difference_tables(base, other, verdict)
+    ]
+    return Section(f"functions-{number}", "What accounts for it", tables)
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""In which part of the server the instructions of an operation are: parsing, planning, execution, an index.
+
+A function belongs to the part whose entry it is, another one to the parts that called it, in proportion to
+what their calls cost. So the parts of a step make up all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.count.functions import Cost
+
+ENTRIES: Mapping[str, tuple[str, ...]] = {
+    "parse": ("pg_parse_query", "raw_parser"),
+    "analyse and rewrite": (
+        *("pg_analyze_and_rewrite", "pg_analyze_and_rewrite_params", "pg_analyze_and_rewrite_fixedparams"),
+        *("pg_analyze_and_rewrite_varparams", "pg_analyze_and_rewrite_withcb", "pg_rewrite_query"),
+        *("parse_analyze", "parse_analyze_fixedparams", "parse_analyze_varparams"),
+    ),
+    "plan": ("pg_plan_queries", "pg_plan_query", "planner", "standard_planner", "GetCachedPlan"),
+    "begin and end of execution": (
+        *("ExecutorStart", "standard_ExecutorStart", "ExecutorFinish", "standard_ExecutorFinish"),
+        *("ExecutorEnd", "standard_ExecutorEnd", "PortalStart", "PortalDrop", "CreateQueryDesc"),
+    ),
+    "execution": ("PortalRun", "ExecutorRun", "standard_ExecutorRun", "ProcessUtility"),
+    "index": (
+        *("index_beginscan", "index_rescan", "index_getnext", "index_getnext_tid", "index_getnext_slot"),
+        *("index_getbitmap", "index_endscan", "index_insert", "btgettuple", "btgetbitmap", "btinsert"),
+        *("btbeginscan", "btrescan", "btendscan", "ExecInsertIndexTuples"),
+    ),
+    "table": (
+        *("heap_getnext", "heap_getnextslot", "heapgettup_pagemode", "heapam_index_fetch_tuple"),
+        *("heap_hot_search_buffer", "heap_fetch", "heap_insert", "heap_multi_insert", "heap_update"),
+        *("heap_delete", "heap_lock_tuple", "heap_page_prune_opt", "table_tuple_insert"),
+    ),
+    "buffers": (
+        *("ReadBuffer", "ReadBufferExtended", "ReadBuffer_common", "ReleaseAndReadBuffer", "ReleaseBuffer"),
+        *("UnlockReleaseBuffer", "LockBuffer", "MarkBufferDirty", "StartReadBuffer", "StartReadBuffers"),
+        *("WaitReadBuffers", "read_stream_next_buffer", "ConditionalLockBuffer"),
+    ),
+    "locks": (
+        *("LockAcquire", "LockAcquireExtended", "LockRelease", "LockReleaseAll", "LockRelationOid"),
+        *("AcquireExecutorLocks", "ResourceOwnerRelease"),
+    ),
+    "snapshot": ("GetTransactionSnapshot", "GetSnapshotData", "PushActiveSnapshot", "PopActiveSnapshot"),
+    "WAL": ("XLogInsert", "XLogInsertRecord", "XLogFlush", "XLogBeginInsert", "XLogRegisterData"),
+    "transaction": ("StartTransactionCommand", "CommitTransactionCommand", "finish_xact_command"),
+    "answer": ("printtup", "printtup_startup", "EndCommand", "SendRowDescriptionMessage", "ReadyForQuery"),
+}
+"""Parts of the server, with the functions of PostgreSQL 9.6 to 19 by which they are entered."""
+
+REST = "message loop and rest"
+"""The part of what no entry has called."""
+
+_PART_OF = {function: part for part, functions in ENTRIES.items() for function in functions}
+_ROUNDS = 60
+_CLOSE = 1e-6
+
+
+@dataclass(frozen=True)
+class PartChange:
+    """Instructions per operation in a part of the server, before and after. share: of the base's, more."""
+
+    part: str
+    before: float
+    after: float
+    share: float
+
+
+def by_part(side: Cost) -> dict[str, float]:
+    """Returns the instructions per operation of each part that has some, together all of them."""
+    shares: dict[str, dict[str, float]] = {}
+    names = {*side.of, *side.callers}
+    for name in names:
+        shares[name] = {_PART_OF.get(name, REST): 1.0}
+    inner = [name for name in names if name not in _PART_OF and sum(side.callers.get(name, {}).values()) > 0]
+    for _ in range(_ROUNDS):
+        moved = 0.0
+        for name in inner:
+            of_callers: dict[str, float] = {}
+            whole = sum(side.callers[name].values())
+            for caller, cost in side.callers[name].items():
+                for part, share in shares.get(caller, {_PART_OF.get(caller, REST): 1.0}).items():
+                    of_callers[part] = of_callers.get(part, 0.0) + share * cost / whole
+            old = shares[name]
+            moved = max(moved, *(abs(of_callers.get(p, 0.0) - old.get(p, 0.0)) for p in {*of_callers, *old}))
+            shares[name] = of_callers
+        if moved < _CLOSE:
+            break
+    parts: dict[str, float] = {}
+    for name, cost in side.of.items():
+        for part, share in shares[name].items():
+            parts[part] = parts.get(part, 0.0) + cost * share
+    return {part: parts[part] for part in (*ENTRIES, REST) if parts.get(part, 0.0) > 0}
+
+
+def part_changes(base: Cost, other: Cost) -> list[PartChange]:
+    """Returns all parts, in the order in which a statement meets them; together they are the difference."""
+    before, after = by_part(base), by_part(other)
+    whole = sum(base.of.values()) or 1.0
+    return [
+        PartChange(part, old, new, (new - old) / whole)
+        for part in (*ENTRIES, REST)
+        if (old := before.get(part, 0.0)) + (new := after.get(part, 0.0)) > 0
+    ]
+
+
+__all__ = ["ENTRIES", "REST", "PartChange", "by_part", "part_changes"]
