@@ -13,7 +13,7 @@ from pgstrata.count.functions import (
     Cost,
     FunctionChange,
     by_line,
-    callers_by_line,
+    costs_by_step,
     function_changes,
     line_of,
     sentence,
@@ -55,15 +55,27 @@ def test_functions_of_other_steps_and_roles_do_not_count() -> None:
     assert by_line(table, "a", "query") == {"f": 1.0, "g": 8.0}
 
 
-def test_callers_of_copies_are_added_up() -> None:
-    names = ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions")
-    rows = [
+def test_functions_and_callers_of_copies_are_added_up() -> None:
+    functions = [
+        ("a", "query", "postgres", "g", 1.0),
+        ("a", "query", "postgres", "g.isra.0", 2.0),
+        ("b", "query", "postgres", "g", 8.0),
+    ]
+    calls = [
         ("a", "query", "postgres", "f", "postgres", "g.isra.0", 1.0),
         ("a", "query", "postgres", "f.cold", "postgres", "g", 2.0),
         ("a", "query", "postgres", "g", "postgres", "g.cold", 4.0),  # itself
         ("b", "query", "postgres", "f", "postgres", "g", 8.0),
     ]
-    assert callers_by_line(Rows(names, rows), "a", "query") == {"g": {"f": 3.0}}
+    costs = costs_by_step(
+        Rows(("step", "role", "object", "function", "instructions"), functions),
+        Rows(
+            ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions"),
+            calls,
+        ),
+    )
+    assert costs["a", "query"] == Cost({"g": 3.0}, {"g": {"f": 3.0}})
+    assert costs["b", "query"] == Cost({"g": 8.0}, {"g": {"f": 8.0}})
 
 
 def test_the_sentence_names_what_moved_the_same_way() -> None:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pgstrata.count.verdicts import CountVerdict
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import counted_runs, plain_workload
+from pgstrata.store.read import Run, read_run
 from pgstrata.store.rows import Rows
 
 _LIBRARY = re.compile(r"(lib[^/]*?|ld-linux[^/]*?)\.so[\d.]*")
@@ -97,6 +101,7 @@ class FunctionChange:
         return f"{self.function} ({self.remark})" if self.remark else self.function
 
 
+@lru_cache(maxsize=20_000)
 def line_of(path: str, function: str) -> str:
     """Returns the name under which instructions are listed: a function of the server or its modules without
     the suffix a compiler appends to copies of it; a library as a whole; code without a name by its file."""
@@ -117,15 +122,27 @@ def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
     return instructions
 
 
-def callers_by_line(table: Rows, step: str, role: str) -> Arcs:
-    """Returns who called each function or library, of one run's table `calls`."""
-    callers: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in table.where(step=step, role=role):
-        caller = line_of(row["caller_object"], row["caller"])
-        callee = line_of(row["callee_object"], row["callee"])
+def costs_by_step(functions: Rows, calls: Rows) -> dict[tuple[str, str], Cost]:
+    """Returns the cost of each step and role of a run, from its tables of these names."""
+    of: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    callers: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(dict)
+    for step, role, path, function, instructions in _columns(functions, _OF):
+        costs, name = of[step, role], line_of(path, function)
+        costs[name] = costs.get(name, 0.0) + instructions
+    for step, role, *names, instructions in _columns(calls, _CALLS):
+        caller, callee = line_of(names[0], names[1]), line_of(names[2], names[3])
         if caller != callee:
-            callers[callee][caller] += row["instructions"]
-    return callers
+            spent = callers[step, role].setdefault(callee, {})
+            spent[caller] = spent.get(caller, 0.0) + instructions
+    return {key: Cost(of[key], callers[key]) for key in list(of)}
+
+
+_OF = ("step", "role", "object", "function", "instructions")
+_CALLS = ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions")
+
+
+def _columns(table: Rows, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return map(itemgetter(*map(table.names.index, names)), table.values)
 
 
 def function_changes(base: Cost, other: Cost) -> list[FunctionChange]:
@@ -223,10 +240,14 @@ def costs_of(base: Side, other: Side, workload: str, step: str, role: str) -> tu
 
 def _cost(side: Side, workload: str, step: str, role: str) -> Cost:
     run = next((r for r in counted_runs(side.runs) if plain_workload(r) == workload), None)
-    if run is None:
-        return Cost({})
-    functions, calls = run.table("functions"), run.table("calls")
-    return Cost(by_line(functions, step, role), callers_by_line(calls, step, role))
+    return _of_run(run.folder, run.run_id).get((step, role), Cost({})) if run is not None else Cost({})
+
+
+@lru_cache(maxsize=16)
+def _of_run(folder: Path, run_id: str) -> dict[tuple[str, str], Cost]:
+    """Returns all that was counted in a run, kept for its other steps: reading takes a tenth of a second."""
+    run = read_run(folder)
+    return costs_by_step(run.table("functions"), run.table("calls")) if isinstance(run, Run) else {}
 
 
 def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:
@@ -275,9 +296,9 @@ __all__ = [
     "Cost",
     "FunctionChange",
     "by_line",
-    "callers_by_line",
     "causes",
     "changes_of",
+    "costs_by_step",
     "costs_of",
     "function_changes",
     "line_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from pgstrata.count.flames import counted_flames
@@ -12,6 +13,9 @@ from pgstrata.numbers import counted
 from pgstrata.page.blocks import Section, Table
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.report.flames import Flame, Flames, Key
+
+LARGEST = 3
+"""Steps of each variant whose difference the summary explains."""
 
 
 def flames_of(results: RunSet) -> dict[Key, dict[str, Flame]]:
@@ -30,7 +34,8 @@ def terminal_tables(results: RunSet) -> list[Table]:
 
 
 def answers(results: RunSet) -> list[str]:
-    """Returns how many steps of each variant need more instructions, and how many fewer."""
+    """Returns how many steps of each variant need more instructions, and how many fewer; then the steps that
+    differ most, with what accounts for it."""
     sentences = []
     for comparison in counts_of(results).comparisons:
         steps = [step for step in comparison.steps if step.headline]
@@ -40,6 +45,11 @@ def answers(results: RunSet) -> list[str]:
         parts += [f"unclear at {words['unclear']}"] if words["unclear"] else []
         of = counted(len(steps), "step")
         sentences.append(f"{comparison.other}: {', '.join(parts)} of {of} against {comparison.base}.")
+        sides = counts_of(results).side(comparison.base), counts_of(results).side(comparison.other)
+        differing = [step for step in steps if step.word in ("more", "fewer")]
+        for step in sorted(differing, key=lambda step: -abs(math.log(step.ratio)))[:LARGEST]:
+            changes = changes_of(*sides, step.workload, step.step, step.role)
+            sentences.append(f"{comparison.other}, {step.name}: {sentence(step, changes)}.")
     return sentences
 
 
