@@ -27,7 +27,7 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,11 @@ def mix(sides: Mapping[str, Side], seconds: float) -> dict[str, dict[str, int]]:
     return calls
 
 
-def pair(arguments: argparse.Namespace, sides: Mapping[str, Side]) -> Json:
-    """Returns NOPM and CPU per order of both sides, measured in slices of equal length."""
+def pair(arguments: argparse.Namespace, sides: dict[str, Side]) -> Json:
+    """Returns NOPM and CPU per order of all sides, measured in slices of equal length."""
     seconds, orders, client, server = (dict.fromkeys(sides, 0.0) for _ in range(4))
     for number in range(max(2, round(arguments.seconds / arguments.slice))):
-        for name in (HAMMERDB, OURS) if number % 2 == 0 else (OURS, HAMMERDB):
+        for name in sides if number % 2 == 0 else reversed(sides):
             side = sides[name]
             side.go()
             time.sleep(0.2)
@@ -103,7 +103,8 @@ def pair(arguments: argparse.Namespace, sides: Mapping[str, Side]) -> Json:
             after = reading(side)
             side.stop()
             if after[1] == before[1] or side.connections() != arguments.users:
-                raise SystemExit(f"{name} has stopped working:\n{side.last_words()}")
+                working = f"{after[1] - before[1]:.0f} orders, {side.connections()} connections"
+                raise SystemExit(f"{name} has stopped working ({working}):\n{side.last_words()}")
             for total, first, last in zip((seconds, orders, client, server), before, after, strict=True):
                 total[name] += last - first
     return {
@@ -126,7 +127,8 @@ def measure(arguments: argparse.Namespace) -> None:
     if missing <= 0:
         return
     with serving(arguments) as (cluster, scratch):
-        step = steps(arguments, cluster, ["create functions"])
+        step = steps(arguments, cluster, ["create functions"], code=arguments.code)
+        ours = {OURS: (OURS, step)}
         if not any("executed" in line for line in lines):
             by_name = {name: executed(arguments, cluster, name) for name in (HAMMERDB, OURS)}
             append(arguments.out, {"executed": by_name})
@@ -134,12 +136,12 @@ def measure(arguments: argparse.Namespace) -> None:
             with cluster.connect() as admin:
                 admin.execute("ALTER SYSTEM SET track_functions = 'pl'")
                 admin.execute("SELECT pg_reload_conf()")
-            with working(arguments, cluster, step, scratch) as sides:
+            with working(arguments, cluster, ours, scratch) as sides:
                 append(arguments.out, {"mix": mix(sides, arguments.slice * 2)})
             with cluster.connect() as admin:
                 admin.execute("ALTER SYSTEM RESET track_functions")
                 admin.execute("SELECT pg_reload_conf()")
-        with working(arguments, cluster, step, scratch) as sides:
+        with working(arguments, cluster, ours, scratch) as sides:
             for _ in range(missing):
                 if time.monotonic() > until:
                     print("its time is over; the same command goes on")
@@ -188,41 +190,55 @@ def _pairs(pairs: Sequence[Json]) -> Iterator[str]:
     yield "\n| | HammerDB, median | pgstrata, median | pgstrata ÷ HammerDB | 95 % interval | pairs |"
     yield "|---|---:|---:|---:|---:|---:|"
     for key, title in TITLES.items():
-        logs = [math.log(line[key][OURS] / line[key][HAMMERDB]) for line in pairs]
-        middle = statistics.fmean(logs)
-        reach = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
         medians = [statistics.median(line[key][name] for line in pairs) for name in (HAMMERDB, OURS)]
-        ratio, low, high = (math.exp(value) for value in (middle, middle - reach, middle + reach))
-        yield (
-            f"| {title} | {medians[0]:,.0f} | {medians[1]:,.0f} | {ratio:.3f} | {low:.3f} – {high:.3f} "
-            f"| {len(pairs)} |"
-        )
+        both = " | ".join(f"{median:,.0f}" for median in medians)
+        yield f"| {title} | {both} | {ratio(pairs, key, OURS)} | {len(pairs)} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def ratio(pairs: Sequence[Json], key: str, name: str, to: str = HAMMERDB) -> str:
+    """Returns the geometric mean of a side's ratios to another side, and its interval, as columns."""
+    logs = [math.log(line[key][name] / line[key][to]) for line in pairs]
+    middle = statistics.fmean(logs)
+    reach = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return f"{math.exp(middle):.3f} | {math.exp(middle - reach):.3f} – {math.exp(middle + reach):.3f}"
+
+
+def options(text: str | None) -> argparse.ArgumentParser:
+    """Returns the options of what measures beside HammerDB. text: its description."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hammerdb", type=Path, help="folder of HammerDB's source")
     parser.add_argument("--server", default="pg:17")
     parser.add_argument("--warehouses", type=int, default=10)
     parser.add_argument("--users", type=int, default=2, help="virtual users of each side")
-    parser.add_argument("--code", default="functions", help="of pgstrata's transactions")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60, help="of each side in a pair")
     parser.add_argument("--slice", type=float, default=5, help="seconds of a slice")
-    parser.add_argument("--calls", type=int, default=55, help="of each kind, to see what is executed")
     parser.add_argument("--keep", type=Path, help="folder for the loaded data, which the next call takes")
     parser.add_argument("--hours", type=float, default=2, help="no pair is begun later")
     parser.add_argument("--out", type=Path, default=Path("hammerdb.jsonl"))
     parser.add_argument("--print", action="store_true", help="only the tables of what is there")
-    arguments = parser.parse_args()
+    return parser
+
+
+def run(
+    arguments: argparse.Namespace,
+    measure: Callable[[argparse.Namespace], None],
+    table: Callable[[Sequence[Json]], str],
+) -> None:
+    """Measures what the file lacks, unless --print is given, and prints its table."""
     arguments.hammerdb = arguments.hammerdb.resolve()
     if not arguments.print:
         if not shutil.which("tclsh") or not (arguments.hammerdb / "hammerdbcli").is_file():
             raise SystemExit("this needs tclsh and a folder with hammerdbcli")
         measure(arguments)
     print(table(read(arguments.out)))
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--code", default="functions", help="of pgstrata's transactions")
+    parser.add_argument("--calls", type=int, default=55, help="of each kind, to see what is executed")
+    run(parser.parse_args(), measure, table)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,36 +146,43 @@ def copied(connection: Connection, table: str, warehouses: int) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) {rows}"
 
 
-def steps(arguments: argparse.Namespace, cluster: Cluster, only: Sequence[str] = ()) -> Step:
+def steps(
+    arguments: argparse.Namespace,
+    cluster: Cluster,
+    only: Sequence[str] = (),
+    *,
+    code: str = "functions",
+    database: str = OURS,
+) -> Step:
     """Loads our tables as a campaign would, and returns the step that is measured. only: names of phases that
     are done, where not all."""
     workload = catalog.find("tproc-c")
     options = {
         "warehouses": arguments.warehouses,
         "clients": arguments.users,
-        "code": arguments.code,
+        "code": code,
         "conditions": "none",
         "seconds": 86_400,
         "warmup": 0,
     }
-    context = WorkContext(lambda **_: cluster.connect(OURS), lambda text: None, lambda: None)
+    context = WorkContext(lambda **_: cluster.connect(database), lambda text: None, lambda: None)
     for phase in workload.phases(workload.Options.model_validate(options), cluster.server.features):
         if isinstance(phase, Step) and phase.measured:
             return phase
         if only and getattr(phase, "name", "") not in only:
             continue
         if isinstance(phase, Step):
-            loaded(cluster, phase)
+            loaded(cluster, phase, database)
         elif isinstance(phase, Admin):
-            run_admin(cluster, phase, OURS)
+            run_admin(cluster, phase, database)
         elif isinstance(phase, Work):
             phase.do(context)
     raise SystemExit("the workload has no step")
 
 
-def loaded(cluster: Cluster, step: Step) -> None:
+def loaded(cluster: Cluster, step: Step, database: str) -> None:
     """Runs a step of the load to its end."""
-    with Driver(driver_spec(step, cluster.connection(OURS), 1, "auto")) as driver:
+    with Driver(driver_spec(step, cluster.connection(database), 1, "auto")) as driver:
         driver.ready()
         driver.start()
         for event in driver.events():
@@ -191,12 +198,16 @@ def cpu_seconds(files: Iterable[Path]) -> float:
 
 @dataclass
 class Side:
-    """A client that is stopped but in its slices. pids: of its processes; database: its rows; folder: where
-    HammerDB's output is."""
+    """A client that is stopped but in its slices. pids: of its processes; database: its rows; before: process
+    ids of connections that are not its own; folder: where HammerDB's output is."""
 
     pids: Sequence[int]
     database: Connection
+    before: Sequence[int] = ()
     folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.backends = [pid for pid in backends(self.database) if pid not in self.before]
 
     def orders(self) -> int:
         """Returns how many orders have been placed, in the districts' own numbers."""
@@ -204,9 +215,12 @@ class Side:
 
     def connections(self) -> int:
         """Returns how many connections of the client execute transactions."""
-        query = "SELECT query FROM pg_stat_activity WHERE datname = current_database()"
-        texts = numbers_of(self.database, f"{query} AND pid <> pg_backend_pid()")
+        texts = numbers_of(self.database, self._activity("query"))
         return sum("_transaction" in text or text.startswith("call ") for text in texts)
+
+    def _activity(self, column: str) -> str:
+        pids = ", ".join(map(str, self.backends))
+        return f"SELECT {column} FROM pg_stat_activity WHERE pid IN ({pids})"
 
     def last_words(self) -> str:
         """Returns the end of what HammerDB has printed."""
@@ -219,9 +233,7 @@ class Side:
 
     def server_seconds(self) -> float:
         """Returns the CPU of the server processes of the client's connections."""
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-        pids = numbers_of(self.database, f"{query} AND pid <> pg_backend_pid()")
-        return cpu_seconds(Path(f"/proc/{pid}/schedstat") for pid in pids)
+        return cpu_seconds(Path(f"/proc/{pid}/schedstat") for pid in self.backends)
 
     def go(self) -> None:
         """Continues the client."""
@@ -232,42 +244,59 @@ class Side:
         """Stops the client, and waits until its transactions have ended in the server."""
         for pid in self.pids:
             os.kill(pid, signal.SIGSTOP)
-        busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' "
         for _ in range(200):
-            if numbers_of(self.database, busy + "AND pid <> pg_backend_pid()") == [0]:
+            if set(numbers_of(self.database, self._activity("state"))) == {"idle"}:
                 return
             time.sleep(0.01)
 
 
 @contextmanager
 def working(
-    arguments: argparse.Namespace, cluster: Cluster, step: Step, folder: Path
+    arguments: argparse.Namespace, cluster: Cluster, of_driver: Mapping[str, tuple[str, Step]], folder: Path
 ) -> Iterator[dict[str, Side]]:
-    """Both clients connected and stopped; afterwards they have ended."""
-    spec = driver_spec(step, cluster.connection(OURS), random.getrandbits(32), "auto")
-    with (
-        cluster.connect(HAMMERDB) as their_rows,
-        cluster.connect(OURS) as our_rows,
-        Driver(spec, silence=86_400) as driver,
-    ):
+    """All clients connected and stopped; afterwards they have ended. of_driver: databases and steps of our
+    driver by side."""
+    with ExitStack() as stack:
+        sides = {
+            name: stack.enter_context(driving(cluster, database, step))
+            for name, (database, step) in of_driver.items()
+        }
+        rows = stack.enter_context(cluster.connect(HAMMERDB))
+        before = backends(rows)
+        processes = connected(arguments, cluster, rows, folder)
+        stack.callback(end, processes)
+        (theirs := Side([process.pid for process in processes], rows, before, folder)).stop()
+        yield {HAMMERDB: theirs, **sides}
+
+
+@contextmanager
+def driving(cluster: Cluster, database: str, step: Step) -> Iterator[Side]:
+    """Our driver connected and stopped; afterwards it has ended."""
+    spec = driver_spec(step, cluster.connection(database), random.getrandbits(32), "auto")
+    with cluster.connect(database) as rows, Driver(spec, silence=86_400) as driver:
+        before = backends(rows)
         driver.ready()
         driver.start()
         threading.Thread(target=heard, args=[driver], daemon=True).start()
-        (ours := Side([driver.pid], our_rows)).stop()
-        processes = connected(arguments, cluster, their_rows, folder)
-        (theirs := Side([process.pid for process in processes], their_rows, folder)).stop()
+        (side := Side([driver.pid], rows, before)).stop()
         try:
-            yield {HAMMERDB: theirs, OURS: ours}
+            yield side
         finally:
-            end(processes)
             driver.kill()
 
 
+def backends(rows: Connection) -> list[int]:
+    """Returns the process ids of all other connections to a database."""
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+    return numbers_of(rows, f"{query} AND backend_type = 'client backend' AND pid <> pg_backend_pid()")
+
+
 def heard(driver: Driver) -> None:
-    """Reads what our client says, until it is ended."""
-    with suppress(DriverError):
-        for _ in driver.events():
-            pass
+    """Reads what our client says, and prints its failures, until it is ended."""
+    with suppress(DriverError, OSError, ValueError):  # its end closes what is read here
+        for event in driver.events():
+            if isinstance(event, Failure):
+                print(event.message, flush=True)
 
 
 def connected(
