@@ -1,15 +1,17 @@
-"""What recording costs: pgbench's point selects direct, through pgbouncer, and through `pgstrata record`.
+"""What recording costs: pgbench's point selects direct, and through proxies, `pgstrata record` among them.
 
     .venv/bin/python benchmarks/record.py                     about two minutes
     .venv/bin/python benchmarks/record.py --clients 1 --clients 32 --rounds 9
 
-One server; the ways take turns in each round, in another order each time. Clients come by TCP, and both
-proxies lead to the server's Unix socket, pgbouncer by sessions. CPU is per statement, of the proxy alone,
-user and system. Medians of the rounds; ratios are those of the same round, with their quartiles.
+One server; the ways take turns in each round, in another order each time. Clients come by TCP, and all
+proxies lead to the server's Unix socket, pgbouncer by sessions. forward.c is the least that a proxy can do.
+CPU is per statement, of the proxy alone, user and system. Medians of the rounds; ratios are those of the same
+round, with their quartiles.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import shutil
@@ -34,7 +36,7 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.server.system.account import server_account
 
 SCALE = 10
-WAYS = ("direct", "pgbouncer", "record")
+WAYS = ("direct", "forward", "pgbouncer", "record")
 PORT = 16_432
 
 
@@ -64,6 +66,10 @@ def between(cluster: Cluster, way: str, folder: Path) -> Iterator[psutil.Process
             "log_disconnections = 0\n"
         )
         command = ["pgbouncer", "-q", *(["-u", account.name] if account else []), str(config)]
+    elif way == "forward":
+        program = str(folder / "forward")
+        subprocess.run(["cc", "-O2", "-o", program, Path(__file__).with_name("forward.c")], check=True)
+        command = [program, str(PORT), f"{cluster.socket_dir}/.s.PGSQL.{cluster.port}"]
     else:
         to = f"host={cluster.socket_dir} port={cluster.port}"
         command = [sys.executable, "-m", "pgstrata", "record", "--to", to, "--allow-peer", "--listen"]
@@ -105,10 +111,11 @@ def sample(cluster: Cluster, way: str, clients: int, seconds: int, mode: str) ->
 
 
 def used(process: psutil.Process | None) -> float:
+    """Returns the CPU seconds of a proxy's threads, finer than the clock ticks of its process times."""
     if process is None:
         return 0.0
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    threads = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def main() -> None:
@@ -138,13 +145,11 @@ def main() -> None:
                     f"{clients:>8}  {way:<12}{rate:>13,.0f}{latency:>9,.0f}{cpu:>8.2f}"
                     f"{f'{low:.2f} - {high:.2f}':>14}{memory:>6.0f}"
                 )
-            for name in ("cpu", "rate"):
-                pairs = zip(by_way["record"], by_way["pgbouncer"], strict=True)
+            for name, peer in itertools.product(("cpu", "rate"), ("pgbouncer", "forward")):
+                pairs = zip(by_way["record"], by_way[peer], strict=True)
                 ratios = [getattr(ours, name) / getattr(other, name) for ours, other in pairs]
                 low, middle, high = statistics.quantiles(ratios, n=4)
-                print(
-                    f"{'':>10}{name} of record / pgbouncer: {middle:.2f} ({low:.2f} - {high:.2f})", flush=True
-                )
+                print(f"{'':>10}{name} of record / {peer}: {middle:.2f} ({low:.2f} - {high:.2f})", flush=True)
 
 
 if __name__ == "__main__":
