@@ -190,6 +190,7 @@ check --base pg11 --fail-slower 3%              | 2 | pg11; pg12.22.x10a
 report --base pg11                              | 2 | no variant 'pg11'; pg12.22.x10a
 report --campaign nope                          | 2 | no campaign 'nope'; insert-cached
 runs --campaign nope                            | 2 | no campaign 'nope'; insert-cached
+runs --campaign insert-cache --format json      | 2 | no campaign 'insert-cache'; did you mean `insert-cached`
 show 2                                          | 2 | fits 2 runs; more of its id
 show 9999                                       | 2 | no run 9999; pgstrata runs
 study show                                      | 2 | no study of overlays; campaigns/tuning-study.toml

@@ -28,6 +28,7 @@ def runs(
     from pgstrata.errors import UsageError
     from pgstrata.files.user_files import shown
     from pgstrata.store import Results
+    from pgstrata.store.choose import unknown_campaign
 
     if results != RESULTS and not results.is_dir():
         raise UsageError(
@@ -36,9 +37,8 @@ def runs(
     store = Results(results)
     there = store.entries()
     matching_runs = [run for run in there if campaign in (None, run.campaign)]
-    if there and not matching_runs and format is Format.table:
-        names = ", ".join(sorted({run.campaign for run in there}))
-        raise UsageError(f"no campaign {shown(campaign)!r} in {shown(results)}", f"there is: {names}")
+    if campaign is not None and there and not matching_runs:
+        raise unknown_campaign(campaign, {run.campaign for run in there}, results)
     columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
     rows = [
         [

@@ -25,11 +25,12 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.rates import middle
 from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
-from pgstrata.store.choose import Side
+from pgstrata.store.choose import Side, unknown_campaign
 from pgstrata.store.comparisons import KnownRun, counted
 from pgstrata.store.counted import counted_runs, plain_workload
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import LatencyRecord
+from pgstrata.suggest import meant
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -306,7 +307,7 @@ def read_results(
     if campaign is None and len(names) > 1:
         raise UsageError(f"{store.root} holds several campaigns: {', '.join(names)}", "choose one of them")
     if campaign is not None and campaign not in names:
-        raise UsageError(f"no campaign {campaign!r} in {store.root}", f"there is: {', '.join(names)}")
+        raise unknown_campaign(campaign, names, store.root)
     chosen = campaign or names[0]
     there = store.read(counted([run for run in runs if run.campaign == chosen]))
     imported = [run for run in there if run.imported]
@@ -314,7 +315,7 @@ def read_results(
     variants = _ordered_variants(there or imported)
     timed_runs = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
-        raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"there is: {', '.join(variants)}")
+        raise UsageError(f"no variant {base!r} in campaign {chosen!r}", meant(base, variants, "there is"))
     finished = _newest(run for run in timed_runs if run.done)
     done = [*finished, *_whole_parts(timed_runs, finished)]
     by_variant = [[run for run in done if run.variant == variant] for variant in variants]

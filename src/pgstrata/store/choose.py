@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import NoRunsError, StoreError, UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.store.catalogue import Entry
 from pgstrata.store.comparisons import counted
 from pgstrata.store.imported import IMPORTED
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, Run, read_run
 from pgstrata.store.results_folder import Results
-from pgstrata.suggest import nearest
+from pgstrata.suggest import meant, nearest
 
 _SERVER = re.compile(r"(?:pg|path|dsn|release|tar|src|git):.")
 
@@ -58,9 +59,15 @@ def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
         campaign = max(runs, key=lambda run: run.started).campaign
     entries = counted([run for run in runs if run.campaign == campaign])
     if not entries:
-        there = ", ".join(sorted({run.campaign for run in runs}))
-        raise UsageError(f"no campaign {campaign!r} in {results.root}", f"there is: {there}")
+        raise unknown_campaign(campaign, {run.campaign for run in runs}, results.root)
     return entries
+
+
+def unknown_campaign(name: str, campaigns: Iterable[str], root: Path) -> UsageError:
+    """Returns the error for a name that no campaign of a results folder has, with the nearest one."""
+    return UsageError(
+        f"no campaign {shown(name)!r} in {shown(root)}", meant(name, sorted(campaigns), "there is")
+    )
 
 
 def damaged_hint(results: Results) -> str:
