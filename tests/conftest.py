@@ -29,6 +29,7 @@ from support.forks import run_pgstrata
 from support.needs import mark_by_fixtures, missing_mark, needs
 from support.order import Durations, place_in_order
 from support.program import Program, Running, environment, living_in
+from support.schemas import check_printed
 from support.sources import debian_archive
 from support.templates import copy_templates, forget, make_folder
 
@@ -196,7 +197,10 @@ def pgstrata(place: Path) -> Program:
     """Runs the program in `place` and returns what it printed and its exit code."""
 
     def call(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        return run_pgstrata(list(map(str, arguments)), place, environment(**more), LONGEST_SECONDS)
+        line = list(map(str, arguments))
+        done = run_pgstrata(line, place, environment(**more), LONGEST_SECONDS)
+        check_printed(line, done.stdout)
+        return done
 
     return call
 

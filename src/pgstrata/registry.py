@@ -47,6 +47,8 @@ class Capability:
     """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
     server_sources: Mapping[str, str] = field(default_factory=dict)
     """Sources of servers by kind of spec: modules (`pgstrata.server.find.sources.ServerSource`)."""
+    prints: Mapping[str, str] = field(default_factory=dict)
+    """Types of what commands of the core print as JSON for its sake, `module:attribute` by command."""
     report: str = ""
     """Module of what it adds to reports (`pgstrata.report.parts.ReportPart`)."""
     kinds: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ import typer
 
 from pgstrata.cli import main, quiet, reference
 from support.runs import make_campaign
+from support.schemas import check_printed
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -80,10 +81,12 @@ def test_json_stands_alone_on_standard_output(
     monkeypatch.chdir(tmp_path)
     first, _ = make_campaign(tmp_path / "results", variants=["pg12.22", "pg17.6"])
     run_id = first.name.partition("-")[2]
-    code = main.invoke([*(run_id if a == "RUN" else a for a in arguments), "--format", "json"])
+    line = [*(run_id if a == "RUN" else a for a in arguments), "--format", "json"]
+    code = main.invoke(line)
     output = capsys.readouterr()
     assert code in (0, 3), output.err
-    assert isinstance(json.loads(output.out), list | dict)
+    assert output.out
+    check_printed(line, output.out)
 
 
 def test_quiet_leaves_out_progress_and_keeps_warnings(capsys: pytest.CaptureFixture[str]) -> None:

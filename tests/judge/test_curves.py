@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,7 @@ def compared(base: list[StepRecord], other: list[StepRecord], *, until: str = "t
 
 def test_the_record_has_sentence_cause_points_and_knees() -> None:
     comparison = compared(curve(1, BASE), curve(2, SLOWER, WAITS))
+    record: Any
     (record,) = comparison.record()["curves"]
     assert record["sentence"] == "the same up to 4 clients, slower beyond, Lock tuple"
     assert (record["workload"], record["steps"], record["cause"]) == ("w", "mix", "Lock tuple")

@@ -14,6 +14,7 @@ import pytest
 from pgstrata.server.cluster.cluster import Cluster
 from support.forks import run_pgstrata
 from support.program import environment
+from support.schemas import check_printed
 
 Done = subprocess.CompletedProcess[str]
 Bench = Callable[..., Done]
@@ -36,7 +37,9 @@ def url(cluster: Cluster) -> str:
 def run_bench(cluster: Cluster | None, folder: Path, *options: object) -> Done:
     """`pgstrata bench` in a folder, to its end. cluster: None where the options say where."""
     command = ["bench", *map(str, options), *([url(cluster)] if cluster else [])]
-    return run_pgstrata(command, folder, environment(), 300)
+    done = run_pgstrata(command, folder, environment(), 300)
+    check_printed(command, done.stdout)
+    return done
 
 
 def json_of(done: Done) -> dict[str, Any]:

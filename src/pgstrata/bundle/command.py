@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ResultsOption
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 ENDING = ".pgstrata"
 
@@ -60,6 +60,7 @@ def bundle(
     )
 
 
+@prints("pgstrata.bundle.packing:VerifiedRecord")
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
     report: Annotated[
@@ -88,17 +89,16 @@ def verify(
         manifest = bundle.manifest
         page = write_report_of(bundle.results, report).html if report else None
         if form is TextOrJson.json:
-            print_json(
-                {
-                    "campaign": manifest.campaign,
-                    "made_by": manifest.program,
-                    "verdicts": done.verdicts,
-                    "differences": list(done.differences),
-                    "comparisons": manifest.comparisons,
-                    "counts": manifest.counts,
-                    "report": None if page is None else str(page.resolve()),
-                }
-            )
+            record: packing.VerifiedRecord = {
+                "campaign": manifest.campaign,
+                "made_by": manifest.program,
+                "verdicts": done.verdicts,
+                "differences": list(done.differences),
+                "comparisons": manifest.comparisons,
+                "counts": manifest.counts,
+                "report": None if page is None else str(page.resolve()),
+            }
+            print_json(record)
         else:
             for difference in done.differences:
                 print(f"differs: {difference}")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -67,6 +67,19 @@ class Bundle:
     manifest: Manifest
     results: RunSet
     folder: Path
+
+
+class VerifiedRecord(TypedDict):
+    """What `pgstrata verify` prints as JSON. `comparisons`, `counts`: as they are in the bundle, perhaps of
+    another version."""
+
+    campaign: str
+    made_by: str
+    verdicts: int
+    differences: list[str]
+    comparisons: list[dict[str, Any]]
+    counts: list[dict[str, Any]]
+    report: str | None
 
 
 @dataclass(frozen=True)

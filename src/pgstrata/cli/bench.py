@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 
+@prints("pgstrata.measure.bench.result:BenchRecord")
 def bench(
     url: Annotated[
         str, typer.Argument(metavar="[URL]", help="postgresql://…, key=value words or a database's name.")

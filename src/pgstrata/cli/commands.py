@@ -40,6 +40,7 @@ _CORE = (
     Command("servers", "pgstrata.cli.servers:app", "List, fetch, remove servers."),
     Command("data", "pgstrata.cli.data:app", "List, remove data in the cache."),
     Command("config", "pgstrata.cli.config:app", "Config files, and what a version makes of them."),
+    Command("schema", "pgstrata.cli.schema:schema", "JSON Schemas of what commands print."),
     Command("doctor", "pgstrata.cli.doctor:doctor", "Is this machine fit to measure?"),
     Command("workloads", "pgstrata.cli.workloads:workloads", "List workloads and their options."),
     Command("completion", "pgstrata.cli.completion:completion", "Completions for bash, zsh and fish."),

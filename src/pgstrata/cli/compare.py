@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgstrata import numbers
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 from pgstrata.cli.kinds import kind
-from pgstrata.cli.output import VerdictFormat
+from pgstrata.cli.output import VerdictFormat, prints
 
 if TYPE_CHECKING:
     from pgstrata.judge.compare import Comparison, StepVerdict
+    from pgstrata.judge.estimates import EstimatesRecord
     from pgstrata.stats.criterion import Criterion
     from pgstrata.store.read import BrokenRun
 
@@ -42,6 +43,7 @@ DespiteOption = Annotated[
 ]
 
 
+@prints("pgstrata.judge.compare:ComparisonJsons")
 def compare(
     base: Annotated[str, typer.Argument(metavar="BASE", help="Label of a variant, id of a run, or folder.")],
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The same; what is judged.")],
@@ -110,6 +112,7 @@ def compare(
     )
 
 
+@prints("pgstrata.judge.compare:ComparisonJsons")
 def check(
     base: Annotated[
         str, typer.Option("--base", metavar="LABEL", help="Label of a variant, id of a run, or folder.")
@@ -232,7 +235,7 @@ def _print(
     comparisons: list[Comparison],
     form: VerdictFormat,
     slower: list[StepVerdict],
-    estimates: Sequence[Mapping[str, Any]] = (),
+    estimates: list[EstimatesRecord] | None = None,
 ) -> None:
     """Prints the comparisons in the wanted format. estimates: of row counts, beside the verdicts in JSON
     where there are any."""
@@ -241,7 +244,11 @@ def _print(
 
     match form:
         case VerdictFormat.json:
-            print_json([c.record() | ({"estimates": estimates} if estimates else {}) for c in comparisons])
+            records = [comparison.record() for comparison in comparisons]
+            if estimates:
+                for record in records:
+                    record["estimates"] = estimates
+            print_json(records)
         case VerdictFormat.markdown:
             print(verdicts.markdown(comparisons), end="")
         case VerdictFormat.junit:

@@ -27,9 +27,10 @@ from pgstrata.cli.arguments import (
     SettingsOption,
     WhySecondsOption,
 )
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 
+@prints("pgstrata.cli.records:RunOutcome", "pgstrata.cli.records:PlanRecord")
 def compare_queries(
     query: Annotated[
         list[Path],

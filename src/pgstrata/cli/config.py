@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from pgstrata.cli.arguments import KeepSettingsOption
-from pgstrata.cli.output import Format, TextOrJson
+from pgstrata.cli.output import Format, TextOrJson, prints
 
 if TYPE_CHECKING:
     from pgstrata.server.config.resolve import Change
@@ -20,7 +20,13 @@ app = typer.Typer(
 )
 
 
+# `fragment` is a public key of the forms that programs read
+ConfigFileRow = TypedDict("ConfigFileRow", {"fragment": str, "what it is": str})
+ConfigFileRows = list[ConfigFileRow]
+
+
 @app.command("list")
+@prints("pgstrata.cli.config:ConfigFileRows")
 def list_(format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table) -> None:
     """List the config files that come with pgstrata.
 
@@ -32,9 +38,8 @@ def list_(format: Annotated[Format, typer.Option("--format", help="How to print.
     from pgstrata.server.config.resolve import shipped_config_files
 
     rows = [[config_file.name, summary_of(config_file.text)] for config_file in shipped_config_files()]
-    # `fragment` is a public key of the forms that programs read
-    name = "config file" if format is Format.table else "fragment"
-    print_rows([name, "what it is"], rows, format)
+    name, *others = ConfigFileRow.__annotations__
+    print_rows(["config file" if format is Format.table else name, *others], rows, format)
 
 
 def summary_of(text: str) -> str:
@@ -46,6 +51,7 @@ def summary_of(text: str) -> str:
 
 
 @app.command("explain")
+@prints("pgstrata.cli.records:ExplainedConfig")
 def explain(
     config_files: Annotated[
         list[str], typer.Argument(metavar="CONFIG…", help="Names, .conf files or settings; later ones win.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 
 app = typer.Typer(
     help="Data in the cache: what was loaded, unpacked or made for workloads.",
@@ -16,7 +16,23 @@ app = typer.Typer(
 )
 
 
+DataRow = TypedDict(
+    "DataRow",
+    {
+        "data": str,
+        "server": str | None,
+        "what": str,
+        "made": str,
+        "loaded in": str | None,
+        "size": str,
+        "folder": str,
+    },
+)
+DataRows = list[DataRow]
+
+
 @app.command("list")
+@prints("pgstrata.cli.data:DataRows")
 def list_(
     format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
 ) -> None:
@@ -43,7 +59,7 @@ def list_(
         for cached_data in cached()
     ]
     if rows or format is not Format.table:
-        print_rows(["data", "server", "what", "made", "loaded in", "size", "folder"], rows, format)
+        print_rows(list(DataRow.__annotations__), rows, format)
     else:
         print("the cache has no data; keep_loaded = true in a campaign keeps what it loads")
 

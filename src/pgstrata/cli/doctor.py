@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 
+@prints("pgstrata.observe.doctor:Checks")
 def doctor(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Where the clusters will live.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +32,7 @@ class Kind(Protocol):
         of what failed."""
         ...
 
-    def records(self, results: RunSet) -> list[Json]:
+    def records(self, results: RunSet) -> Sequence[Mapping[str, Any]]:
         """Returns the verdicts of a campaign as JSON can hold them."""
         ...
 

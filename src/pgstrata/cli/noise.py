@@ -16,7 +16,7 @@ from pgstrata.cli.arguments import (
     SettingsOption,
 )
 from pgstrata.cli.kinds import kind
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_MINUTES = 30 * 24 * 60
 
 
+@prints("pgstrata.cli.records:NoiseRecord")
 def noise(
     server: Annotated[
         str, typer.Option("--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR.")
@@ -170,7 +171,10 @@ def noise(
     if form is TextOrJson.json:
         from dataclasses import asdict
 
-        print_json({"step": step, **asdict(pair_noise), "run_spread": spread and spread.deviation})
+        from pgstrata.cli.records import NoiseRecord
+
+        record = NoiseRecord(**vars(pair_noise), step=step, run_spread=spread.deviation if spread else None)
+        print_json(asdict(record))
         return
     print(f"{step}, {pair_noise.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
     print(f"  noise of a pair: {pair_noise.pair_deviation:.2%}")

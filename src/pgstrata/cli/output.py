@@ -7,12 +7,12 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 
@@ -25,6 +25,22 @@ class Format(StrEnum):
 
 
 FITTED_ROWS = 1000
+
+Rows = list[dict[str, Any]]
+"""A table in JSON whose columns are those of an answer."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def prints(*places: str) -> Callable[[Function], Function]:
+    """Sets the types of what a command prints as JSON, each as `module:attribute`: `pgstrata schema` makes
+    its schema of them when it is asked for one."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__["json_places"] = places
+        return function
+
+    return mark
 
 
 class VerdictFormat(StrEnum):

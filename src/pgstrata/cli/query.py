@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ResultsOption
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 
 
+@prints("pgstrata.cli.output:Rows")
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Any SQL of DuckDB.")],
     results: ResultsOption = RESULTS,

@@ -24,8 +24,10 @@ HEAD = """\
 <!-- Made from the program: `python -m pgstrata.cli.reference > docs/reference/cli.md` -->
 
 `--help` behind a command shows the same with examples. Results go to standard output, progress, warnings and
-errors to standard error; `--quiet` leaves out progress, `--format json` prints results for programs. An error
-is one sentence and what to do next.
+errors to standard error; `--quiet` leaves out progress. An error is one sentence and what to do next.
+
+`--format json` prints results for programs, and `pgstrata schema COMMAND` its JSON Schema (2020-12). Later
+versions may add keys; a number that is infinite or unknown is null. `run --fleet` prints a line for an event.
 
 | exit code | meaning |
 |---|---|

@@ -34,7 +34,7 @@ from pgstrata.cli.arguments import (
     WorkloadsOption,
 )
 from pgstrata.cli.kinds import kinds
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 from pgstrata.registry import capabilities, load
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pgstrata.campaign.checked import Campaign
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.cli.records import PlanRecord, RunOutcome
     from pgstrata.measure.campaign import CampaignOutcome
     from pgstrata.page.results import RunSet
 
@@ -71,6 +72,7 @@ MOST_WAITING_SECONDS = 7 * 86_400.0
 """Longest time that `--wait-quiet` accepts."""
 
 
+@prints("pgstrata.cli.records:RunOutcome", "pgstrata.cli.records:PlanRecord")
 def run(
     what: WhatArgument = None,
     server: ServersOption = None,
@@ -337,20 +339,19 @@ def _print_end(
     done = any(run.campaign == name for run in store.entries())
     results = read_results(store, name, outcome.plan.base) if done else None
     failed = [(p.key.variant, p.key.workload, error) for p, error in outcome.failed]
-    print_json(
-        {
-            "campaign": name,
-            "results": str(store.root.resolve()),
-            "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *beside)],
-            "comparisons": [c.record() for c in results.comparisons] if results is not None else [],
-            "counts": [c for kind in kinds() for c in kind.records(results)] if results is not None else [],
-            "report": None if page is None else str(page.resolve()),
-        }
-    )
+    outcome_record: RunOutcome = {
+        "campaign": name,
+        "results": str(store.root.resolve()),
+        "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *beside)],
+        "comparisons": [c.record() for c in results.comparisons] if results is not None else [],
+        "counts": [c for kind in kinds() for c in kind.records(results)] if results is not None else [],
+        "report": None if page is None else str(page.resolve()),
+    }
+    print_json(outcome_record)
     return results
 
 
-def _plan_record(plan: Plan) -> dict[str, object]:
+def _plan_record(plan: Plan) -> PlanRecord:
     """Returns a plan in the form JSON can hold: every run in its order, then time and disk of the runs still
     to do."""
     return {

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ResultsOption
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 
 
+class RunRow(TypedDict):
+    """A run as `pgstrata runs` lists it."""
+
+    run_id: str
+    campaign: str
+    variant: str
+    workload: str
+    repeat: int
+    status: str
+    started: str
+    steps: int
+    error: str | None
+
+
+RunRows = list[RunRow]
+
+
+@prints("pgstrata.cli.runs:RunRows")
 def runs(
     results: ResultsOption = RESULTS,
     campaign: Annotated[
@@ -39,7 +57,7 @@ def runs(
     matching_runs = [run for run in there if campaign in (None, run.campaign)]
     if campaign is not None and there and not matching_runs:
         raise unknown_campaign(campaign, {run.campaign for run in there}, results)
-    columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
+    columns = list(RunRow.__annotations__)
     rows = [
         [
             run.run_id,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 from pgstrata.cli.quiet import say_progress
 
 app = typer.Typer(
@@ -19,7 +19,21 @@ app = typer.Typer(
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 
+class ServerRow(TypedDict):
+    """A server as `pgstrata servers list` shows it."""
+
+    server: str
+    state: str
+    build: str | None
+    size: str | None
+    folder: str | None
+
+
+ServerRows = list[ServerRow]
+
+
 @app.command("list")
+@prints("pgstrata.cli.servers:ServerRows")
 def list_(
     available: Annotated[
         bool, typer.Option("--available", help="Also what can be fetched (needs the network).")
@@ -60,7 +74,7 @@ def list_(
             if version not in here
         ]
     if rows or format is not Format.table:
-        print_rows(["server", "state", "build", "size", "folder"], rows, format)
+        print_rows(list(ServerRow.__annotations__), rows, format)
     else:
         print("no server is here yet: pgstrata servers fetch 17, or just run a campaign")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ResultsOption
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgstrata.store.record import BuiltRecord, CountRecord, StepRecord
 
 
+@prints("pgstrata.store.record:RunRecord")
 def show(
     run: Annotated[
         str, typer.Argument(metavar="RUN", help="A run id, the beginning or end of one, or a folder.")

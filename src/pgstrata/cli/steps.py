@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from pgstrata import numbers
 from pgstrata.cli.arguments import SetsOption, SmallScaleOption
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 
 if TYPE_CHECKING:
     from pgstrata.workload.core.language import Step
 
 
+StepRow = TypedDict("StepRow", {"step": str, "kind": str, "what it does": str})
+StepRows = list[StepRow]
+
+
+@prints("pgstrata.cli.steps:StepRows")
 def steps(
     workload: Annotated[
         str,
@@ -44,7 +49,7 @@ def steps(
     (chosen,) = adhoc_campaign(wanted).workloads
     measured = [phase for phase in chosen.phases(NEWEST) if isinstance(phase, Step) and phase.measured]
     rows = [[step.name, _kind(step), _sentence(step)] for step in measured]
-    print_rows(["step", "kind", "what it does"], rows, format)
+    print_rows(list(StepRow.__annotations__), rows, format)
 
 
 def _kind(step: Step) -> str:

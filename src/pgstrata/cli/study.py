@@ -10,7 +10,7 @@ import typer
 
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 from pgstrata.cli.kinds import kind
-from pgstrata.cli.output import Format
+from pgstrata.cli.output import Format, prints
 
 if TYPE_CHECKING:
     from pgstrata.judge.overlays import TuningStudy
@@ -27,6 +27,7 @@ StepOption = Annotated[
 
 
 @app.command("show")
+@prints("pgstrata.cli.output:Rows")
 def show(
     results: ResultsOption = RESULTS,
     campaign: CampaignOption = None,

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import typer
 
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 
 if TYPE_CHECKING:
     from pgstrata.workload.catalog import WorkloadKind
 
 
+_Keyed = TypedDict("_Keyed", {"$defs": NotRequired[dict[str, Any]]})
+
+
+class WorkloadRecord(_Keyed):
+    """A workload: values of its options at each scale, and the JSON Schema of each option. `$defs`: tables
+    within options, to which `$ref` of an option leads."""
+
+    name: str
+    summary: str
+    scales: dict[str, dict[str, Any]]
+    options: dict[str, Any]
+
+
+WorkloadRecords = list[WorkloadRecord]
+
+
+@prints("pgstrata.cli.workloads:WorkloadRecords")
 def workloads(
     name: Annotated[
         str | None,
@@ -52,16 +69,17 @@ def workloads(
         print("\npgstrata workloads NAME shows scales and options")
 
 
-def _record(workload: WorkloadKind) -> dict[str, Any]:
+def _record(workload: WorkloadKind) -> WorkloadRecord:
     schema = workload.Options.model_json_schema()
-    return {
+    record: WorkloadRecord = {
         "name": workload.name,
         "summary": workload.summary,
         "scales": {name: dict(values) for name, values in workload.scales.items()},
         "options": schema["properties"],
-        # tables within options, where there are any: `$ref` of an option leads there
-        **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
     }
+    if "$defs" in schema:
+        record["$defs"] = schema["$defs"]
+    return record
 
 
 def _print_one(workload: WorkloadKind) -> None:

@@ -8,6 +8,12 @@ CAPABILITY = Capability(
             "count", "pgstrata.count.command:count", "Instructions per operation, not time.", "Instructions"
         ),
     ),
+    prints={
+        "compare": "pgstrata.count.verdicts:CountRecords",
+        "check": "pgstrata.count.verdicts:CountRecords",
+        "study show": "pgstrata.count.verdicts:CountRecords",
+        "noise": "pgstrata.count.by:CountNoiseRecord",
+    },
     report="pgstrata.count.report",
     kinds={"instructions": "pgstrata.count.by"},
 )

@@ -14,7 +14,7 @@ from pgstrata.cli.quiet import progress_console
 from pgstrata.count import text as counts
 from pgstrata.count.results import counts_of
 from pgstrata.count.text import sides_of, span, text
-from pgstrata.count.verdicts import CountComparison, compare_counts
+from pgstrata.count.verdicts import CountComparison, CountRecord, CountVerdictRecord, compare_counts
 from pgstrata.errors import UsageError
 from pgstrata.judge.spread import NOISE
 from pgstrata.page.results import RunSet
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pgstrata.campaign.checked import Campaign
+
+
+class CountNoiseRecord(CountVerdictRecord):
+    """How much counts of a server differ from start to start. `start_spread`: the largest ÷ the smallest,
+    less 1."""
+
+    start_spread: float
+
 
 MARGIN = "0.2%"
 """Smallest difference that counts, where the command line names none."""
@@ -42,7 +50,7 @@ def measure_beside(campaign: Campaign, console: Console, fresh: bool) -> list[tu
     return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
-def records(results: RunSet) -> list[dict[str, Any]]:
+def records(results: RunSet) -> list[CountRecord]:
     """Returns the verdicts on counts of a campaign as JSON can hold them."""
     return [comparison.record() for comparison in counts_of(results).comparisons]
 
@@ -154,7 +162,8 @@ def show_noise(
     ]
     spread = max(starts) / min(starts) - 1
     if form is TextOrJson.json:
-        print_json({**comparison.record(), "start_spread": spread})
+        record: CountNoiseRecord = {**comparison.record(), "start_spread": spread}
+        print_json(record)
         return
     print(f"{step}, {len(starts)} fresh starts, the same server twice")
     print(f"  instructions per operation: {numbers.count(comparison.base)}")

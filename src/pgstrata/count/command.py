@@ -27,7 +27,7 @@ from pgstrata.cli.arguments import (
     WhatArgument,
     WorkloadsOption,
 )
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 from pgstrata.stats.criterion import Criterion
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pgstrata.count.measure.count import CountOutcome
 
 
+@prints("pgstrata.count.verdicts:CountRecords")
 def count(
     what: WhatArgument = None,
     server: ServersOption = None,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
 from pgstrata.judge.differences import other_work
@@ -67,6 +67,42 @@ def precise(estimate: Estimate, margin: float) -> bool:
     return (high - low) / 2 <= margin / 2
 
 
+class CountVerdictRecord(TypedDict):
+    """The verdict on one role of a step as JSON."""
+
+    workload: str
+    step: str
+    role: str
+    headline: bool
+    base: float | None
+    other: float | None
+    word: CountWord
+    ratio: float | None
+    low: float | None
+    high: float | None
+    margin: float
+    confidence: float
+    starts: tuple[int, int]
+    p_value: float | None
+    adjusted_p: float | None
+    reason: str
+    aside: bool
+    left_out: LeftOut | None
+
+
+class CountRecord(TypedDict):
+    """A comparison of counted instructions as JSON."""
+
+    base: str
+    other: str
+    counted: str
+    steps: list[CountVerdictRecord]
+    notes: list[str]
+
+
+CountRecords = list[CountRecord]
+
+
 @dataclass(frozen=True)
 class CountVerdict:
     """The verdict on one role of a step. base, other: instructions per operation, means over starts; None
@@ -97,9 +133,10 @@ class CountVerdict:
         """The step, and the role where it is not the headline's."""
         return self.step if self.headline else f"{self.step}, {self.role}"
 
-    def record(self) -> Json:
+    def record(self) -> CountVerdictRecord:
         """Returns the verdict in the form JSON can hold."""
-        return {key: _finite(value) for key, value in asdict(self).items()}
+        record: Json = {key: _finite(value) for key, value in asdict(self).items()}
+        return cast(CountVerdictRecord, record)
 
 
 def _finite(value: Any) -> Any:
@@ -117,7 +154,7 @@ class CountComparison:
     steps: tuple[CountVerdict, ...]
     notes: tuple[str, ...]
 
-    def record(self) -> Json:
+    def record(self) -> CountRecord:
         """Returns the comparison in the form JSON can hold."""
         return {
             "base": self.base,

@@ -11,5 +11,6 @@ CAPABILITY = Capability(
             "Many machines",
         ),
     ),
+    prints={"run": "pgstrata.fleet.watching:FleetEvent"},
     machines="pgstrata.fleet.command",
 )

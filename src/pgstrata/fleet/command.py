@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.output import TextOrJson, aligned, print_json
+from pgstrata.cli.output import TextOrJson, aligned, print_json, prints
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
@@ -195,6 +195,7 @@ def up(
 
 
 @app.command("status")
+@prints("pgstrata.fleet.status:FleetRecords")
 def status(
     scheduler: Annotated[
         str | None,
@@ -214,6 +215,7 @@ def status(
 
     from pgstrata.fleet import putting_up
     from pgstrata.fleet.engine import check_address
+    from pgstrata.fleet.status import FleetRecord
     from pgstrata.fleet.status import status as look
 
     if scheduler is not None:
@@ -224,11 +226,7 @@ def status(
     if form is TextOrJson.json:
         print_json(
             [
-                {
-                    "scheduler": address,
-                    "dashboard": dashboard,
-                    "machines": [asdict(machine) for machine in machines],
-                }
+                asdict(FleetRecord(address, dashboard, machines))
                 for address, (machines, dashboard) in statuses.items()
             ]
         )

@@ -26,6 +26,18 @@ class MachineStatus:
     problem: str
 
 
+@dataclass(frozen=True)
+class FleetRecord:
+    """A fleet as JSON."""
+
+    scheduler: str
+    dashboard: str
+    machines: list[MachineStatus]
+
+
+FleetRecords = list[FleetRecord]
+
+
 def status(address: str) -> tuple[list[MachineStatus], str]:
     """Returns every worker of a scheduler, and the address of the engine's dashboard.
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, NotRequired, TypedDict
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,6 +20,26 @@ from pgstrata.fleet.forecast import forecast
 from pgstrata.fleet.roles import Machine
 from pgstrata.measure.progress import plain_lines
 from pgstrata.numbers import clock
+
+
+class FleetEvent(TypedDict):
+    """A line that `pgstrata run --fleet --format json` prints; the other keys depend on `event`."""
+
+    event: str
+    text: NotRequired[str]
+    machine: NotRequired[str]
+    address: NotRequired[str]
+    kind: NotRequired[str]
+    reason: NotRequired[str]
+    workload: NotRequired[str]
+    repeat: NotRequired[int]
+    attempt: NotRequired[int]
+    verdicts: NotRequired[dict[str, int]]
+    seconds_left: NotRequired[int]
+    machines: NotRequired[list[dict[str, Any]]]
+    made: NotRequired[int]
+    failed: NotRequired[int]
+
 
 Words = Mapping[str, Sequence[str]]
 

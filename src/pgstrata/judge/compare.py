@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from msgspec import structs, to_builtins
 
@@ -25,12 +25,13 @@ from pgstrata.judge.common_queries import over_common
 from pgstrata.judge.curves import CurvePoint, CurveSide, CurveVerdict, judge_curves
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
-from pgstrata.judge.machines import Across, OnMachine, across, most_measured
+from pgstrata.judge.estimates import EstimatesRecord
+from pgstrata.judge.machines import Across, AcrossRecord, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
-from pgstrata.judge.query_causes import QueryCause, judge_cause
-from pgstrata.judge.query_parts import QueryParts, query_parts
+from pgstrata.judge.query_causes import CauseRecord, QueryCause, judge_cause
+from pgstrata.judge.query_parts import PartsRecord, QueryParts, query_parts
 from pgstrata.judge.recall import recall_of, unequal
-from pgstrata.judge.single_queries import UNIT, Phases, QueryVerdict, judge_queries
+from pgstrata.judge.single_queries import UNIT, Phases, PhaseTimes, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats.bootstrap import estimate_series
@@ -40,7 +41,7 @@ from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.runs import compare_runs
-from pgstrata.stats.verdict import Verdict, set_aside
+from pgstrata.stats.verdict import Verdict, VerdictRecord, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
@@ -49,6 +50,44 @@ from pgstrata.turns.table import kind_of
 
 Json = dict[str, Any]
 Evidence = Literal["machines", "slices", "repeats", "runs", "queries", "times"]
+
+
+class StepVerdictRecord(VerdictRecord):
+    """The verdict on a step as JSON."""
+
+    workload: str
+    step: str
+    unit: str
+    base_rate: float | None
+    other_rate: float | None
+    evidence: Evidence
+    across: NotRequired[AcrossRecord]
+    machine: NotRequired[str]
+    disturbance: NotRequired[str]
+    base_seconds: NotRequired[float | None]
+    other_seconds: NotRequired[float | None]
+    base_end: NotRequired[str]
+    other_end: NotRequired[str]
+    cause: NotRequired[CauseRecord]
+    planning: NotRequired[PhaseTimes]
+    execution: NotRequired[PhaseTimes]
+    parts: NotRequired[PartsRecord]
+
+
+class ComparisonJson(TypedDict):
+    """A comparison as JSON: other against base."""
+
+    base: str
+    other: str
+    steps: list[StepVerdictRecord]
+    differences: list[str]
+    only_base: list[str]
+    only_other: list[str]
+    curves: list[CurveVerdict]
+    estimates: NotRequired[list[EstimatesRecord]]
+
+
+ComparisonJsons = list[ComparisonJson]
 
 
 @dataclass(frozen=True)
@@ -103,9 +142,9 @@ class StepVerdict:
             return self.ratio
         return next((verdict.ratio for verdict in self.across.machines if verdict.machine == machine), None)
 
-    def record(self) -> Json:
+    def record(self) -> StepVerdictRecord:
         """Returns the verdict in the form JSON can hold."""
-        return {
+        record: Json = {
             "workload": self.workload,
             "step": self.step,
             "unit": self.unit,
@@ -128,6 +167,7 @@ class StepVerdict:
             **(self.phases.record() if self.phases is not None else {}),
             **({"parts": to_builtins(self.parts.record())} if self.parts is not None else {}),
         }
+        return cast(StepVerdictRecord, record)
 
 
 @dataclass(frozen=True)
@@ -159,7 +199,7 @@ class Comparison:
         """What is held against what."""
         return f"{self.other} against {self.base}"
 
-    def record(self) -> Json:
+    def record(self) -> ComparisonJson:
         """Returns the comparison in the form JSON can hold."""
         return {
             "base": self.base,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 from pgstrata import numbers
 from pgstrata.judge.plan_times import RowEstimate, executed_estimates
 from pgstrata.store import Run
 
-Json = dict[str, Any]
 Word = Literal["better", "worse", "alike"]
 
 FACTOR = 2.0
@@ -21,6 +20,36 @@ _BITMAPS = frozenset(("Bitmap Index Scan", "BitmapAnd", "BitmapOr"))
 """Nodes that give a bitmap and may report 0 rows."""
 
 
+class PlanEstimateRecord(TypedDict):
+    """The estimates of one plan as JSON."""
+
+    factor: float
+    node: str
+    estimated_rows: float
+    actual_rows: float
+    median_factor: float
+
+
+class QueryEstimateRecord(TypedDict):
+    """The estimates of a query on both sides as JSON."""
+
+    query: str
+    word: Word
+    base: PlanEstimateRecord
+    other: PlanEstimateRecord
+
+
+class EstimatesRecord(TypedDict):
+    """The estimates of two sides as JSON."""
+
+    workload: NotRequired[str]
+    base_factor: float
+    other_factor: float
+    better: int
+    worse: int
+    queries: list[QueryEstimateRecord]
+
+
 @dataclass(frozen=True)
 class QueryEstimates:
     """The estimates of one executed plan. median: of the factors of all its nodes."""
@@ -28,7 +57,7 @@ class QueryEstimates:
     worst: RowEstimate
     median: float
 
-    def record(self) -> Json:
+    def record(self) -> PlanEstimateRecord:
         """Returns it as JSON can hold it."""
         return {
             "factor": self.worst.factor,
@@ -77,7 +106,7 @@ class EstimateComparison:
             f"{self.other} estimates {better} better and {worse} worse by more than a factor of {FACTOR:g}."
         )
 
-    def record(self) -> Json:
+    def record(self) -> EstimatesRecord:
         """Returns it as JSON can hold it."""
         base, other = self.means
         return {
@@ -131,21 +160,22 @@ def kept_plans(runs: Iterable[Run]) -> dict[str, Any]:
     }
 
 
-def estimate_records(base: Sequence[Run], other: Sequence[Run]) -> list[Json]:
+def estimate_records(base: Sequence[Run], other: Sequence[Run]) -> list[EstimatesRecord]:
     """Returns the comparisons of estimates of two sides' runs, one for each workload, as JSON holds them."""
-    records = []
+    records: list[EstimatesRecord] = []
     for workload in dict.fromkeys(run.workload for run in base):
         ours, theirs = (
             estimates_of(kept_plans(run for run in runs if run.done and run.workload == workload))
             for runs in (base, other)
         )
         if (comparison := compare_estimates("base", "other", ours, theirs)) is not None:
-            records.append({"workload": workload, **comparison.record()})
+            records.append({**comparison.record(), "workload": workload})
     return records
 
 
 __all__ = [
     "EstimateComparison",
+    "EstimatesRecord",
     "QueryEstimates",
     "compare_estimates",
     "estimate_records",

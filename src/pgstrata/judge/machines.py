@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import Criterion
@@ -19,8 +19,6 @@ from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.random_effects import combine
 from pgstrata.stats.verdict import Verdict, Word, interval, judge, p_value
 from pgstrata.store import Run
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,24 @@ class MachineVerdict:
     low: float
     high: float
     n: int
+
+
+class MachineRecord(TypedDict):
+    """What one machine says, as JSON."""
+
+    machine: str
+    word: Word
+    ratio: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+class AcrossRecord(TypedDict):
+    """The verdicts of the machines, as JSON."""
+
+    between: float | None
+    machines: list[MachineRecord]
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Across:
             return "how much machines differ is not known from so few pairs"
         return f"machines differ by {self.between:.1%}".replace("%", " %")
 
-    def record(self) -> Json:
+    def record(self) -> AcrossRecord:
         """Returns the verdicts of the machines in the form JSON can hold."""
         return {
             "between": self.between,

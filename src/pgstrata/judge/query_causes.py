@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict, cast, get_args
 
 from msgspec import structs
 
@@ -67,6 +67,14 @@ def look(
     return replace(bounded, reason=f"{BY_CPU_TIME}: {disturbance}")
 
 
+class TimesRecord(TypedDict):
+    """How many times as long something takes, as JSON."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
 @dataclass(frozen=True)
 class Times:
     """How many times as long something takes, with its interval."""
@@ -87,9 +95,10 @@ class Times:
             return numbers.UNKNOWN
         return f"{numbers.ratio(self.low)} … {numbers.ratio(self.high)}"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> TimesRecord:
         """Returns the times in the form JSON can hold."""
-        return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
+        ratio, low, high = (v if math.isfinite(v) else None for v in (self.ratio, self.low, self.high))
+        return {"ratio": ratio, "low": low, "high": high}
 
 
 def times(verdict: Verdict) -> Times:
@@ -173,7 +182,7 @@ class Remedy:
             if count(word)
         )
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> RemedyRecord:
         """Returns the remedy in the form JSON can hold."""
         return {
             "kind": self.kind,
@@ -188,6 +197,43 @@ class Remedy:
                 for e in self.effects
             ],
         }
+
+
+class EffectRecord(TypedDict):
+    """What a remedy does to another query, as JSON."""
+
+    query: str
+    word: str
+    times: TimesRecord | None
+
+
+class RemedyRecord(TypedDict):
+    """A remedy as JSON."""
+
+    kind: str
+    sql: list[str]
+    word: str
+    times: TimesRecord | None
+    at_most: bool
+    pairs: int
+    reason: str
+    others: list[EffectRecord]
+
+
+class CauseRecord(TypedDict):
+    """Why a query differs, as JSON."""
+
+    word: Word
+    sentence: str
+    advice: str
+    differences: list[list[str]]
+    old_plan: list[str]
+    own_plan: TimesRecord | None
+    with_old_plan: TimesRecord | None
+    nodes: list[NodeMoved]
+    all_nodes: NodeMoved | None
+    remedies: list[RemedyRecord]
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -228,7 +274,7 @@ class QueryCause:
             return "nothing found"
         return f"nothing proven ({numbers.counted(len(self.remedies), 'remedy', 'remedies')} tried)"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> CauseRecord:
         """Returns the cause in the form JSON can hold."""
         return {
             "word": self.word,
@@ -238,11 +284,16 @@ class QueryCause:
             "old_plan": list(self.old_plan),
             "own_plan": None if self.own_plan is None else self.own_plan.record(),
             "with_old_plan": None if self.with_old_plan is None else self.with_old_plan.record(),
-            "nodes": [structs.asdict(node) for node in self.nodes],
-            "all_nodes": None if self.all_nodes is None else structs.asdict(self.all_nodes),
+            "nodes": [_whole(node) for node in self.nodes],
+            "all_nodes": None if self.all_nodes is None else _whole(self.all_nodes),
             "remedies": [remedy.record() for remedy in self.remedies],
             "notes": list(self.notes),
         }
+
+
+def _whole(node: NodeMoved) -> NodeMoved:
+    """Returns a node as JSON has it, with the fields that have their usual values."""
+    return cast(NodeMoved, structs.asdict(node))
 
 
 def judge_cause(

@@ -38,6 +38,9 @@ class Check:
     fix: str = ""
 
 
+Checks = list[Check]
+
+
 def governor(root: Path = ROOT) -> Check:
     name = "CPU frequency governor"
     governors = machine.governors(root)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 from pgstrata.stats.criterion import CONFIDENCE, LEAST_BLOCKS, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import student_below, student_quantile
@@ -66,12 +66,31 @@ class Verdict:
         """What it is held against."""
         return Criterion(self.margin, self.confidence)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> VerdictRecord:
         """Returns the verdict as JSON, with None for a number that is infinite or not a number."""
-        return {
+        record: Any = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
         }
+        return cast(VerdictRecord, record)
+
+
+class VerdictRecord(TypedDict):
+    """A verdict as JSON."""
+
+    word: Word
+    ratio: float | None
+    low: float | None
+    high: float | None
+    margin: float
+    confidence: float
+    n: int
+    p_value: float | None
+    adjusted_p: float | None
+    reason: str
+    single_run: bool
+    aside: bool
+    run_spread: float | None
 
 
 def is_bounded(low: float, high: float) -> bool:

@@ -6,11 +6,11 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ WRITING_SHARE = 0.05
 """Most of a pass that writing its pages after each commit may take."""
 
 
+@prints("pgstrata.watch.text:WatchRecord", "pgstrata.watch.command:DueRecord")
 def watch(
     file: Annotated[Path, typer.Argument(metavar="WATCH.toml", help="The repository and what is measured.")],
     once: Annotated[
@@ -75,7 +76,7 @@ def watch(
         raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
     asked = read_watch(file, results)
     if dry_run:
-        _show_due(asked)
+        _show_due(asked, format)
         return
     seconds = 3600 * hours if hours is not None else float("inf")
     printed: list[str] = []
@@ -152,12 +153,36 @@ def _wait(seconds: float) -> None:
         raise Interruption(interrupted.exit_code) from interrupted
 
 
-def _show_due(asked: Watch) -> None:
+class DueRecord(TypedDict):
+    """What is due, as JSON. series: whether by rate or instructions; next: the commit, None if nothing is."""
+
+    watch: str
+    commits: int
+    left: int
+    series: dict[str, str]
+    next: str | None
+    history: str
+
+
+def _show_due(asked: Watch, form: TextOrJson) -> None:
+    from pgstrata.cli.output import print_json
     from pgstrata.watch.known import commits_left
     from pgstrata.watch.passing import next_stop, read
 
     known, _ = read(asked, lambda text: print(text, file=sys.stderr), progress_console(), lambda: None)
     line = known.line
+    if form is TextOrJson.json:
+        due = next_stop(known)
+        record: DueRecord = {
+            "watch": asked.name,
+            "commits": line.newest,
+            "left": commits_left(known),
+            "series": {name: series.by for name, series in known.series.items()},
+            "next": due.id if due else None,
+            "history": str(asked.folder),
+        }
+        print_json(record)
+        return
     print(
         f"{asked.name}: {line.newest} commits after {line.stops[0].name}, {commits_left(known)} not measured"
     )

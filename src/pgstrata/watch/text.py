@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from statistics import median
-from typing import Any
+from typing import TypedDict
 
 from pgstrata.numbers import counted, duration
 from pgstrata.search.bisect.procedure import By
@@ -14,7 +14,67 @@ from pgstrata.watch.history import Alarm, Moved
 from pgstrata.watch.known import Known, commits_left
 from pgstrata.watch.measure import Series
 
-Json = dict[str, Any]
+
+class SpanRecord(TypedDict):
+    """A ratio with its 95 % interval as JSON."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class AlarmRecord(TypedDict):
+    """A change as JSON."""
+
+    title: str
+    state: str
+    good: str
+    bad: str
+    commits: list[str]
+    subject: str
+    answer: str
+    note: str | None
+    series: dict[str, SpanRecord]
+
+
+class ListedAlarm(AlarmRecord):
+    """A change and its page."""
+
+    page: str
+
+
+class PointRecord(SpanRecord):
+    """A value of a series as JSON."""
+
+    commit: str
+    position: int
+
+
+class CostRecord(TypedDict):
+    """What a commit took, as JSON. same_as: the commit with the same code that was measured for it."""
+
+    commit: str
+    at: str
+    seconds: float
+    cpu_seconds: float
+    build_seconds: float
+    build_cpu_seconds: float
+    same_as: str | None
+
+
+class WatchRecord(TypedDict):
+    """A watch as JSON."""
+
+    watch: str
+    anchor: str
+    newest: str
+    commits: int
+    left: int
+    stopped: str | None
+    alarms: list[ListedAlarm]
+    series: dict[str, list[PointRecord]]
+    skipped: dict[str, str]
+    costs: list[CostRecord]
 
 
 def title(known: Known, alarm: Alarm) -> str:
@@ -124,7 +184,7 @@ def mail(known: Known, alarm: Alarm) -> str:
     return "\n".join(text) + "\n"
 
 
-def watch_json(known: Known) -> Json:
+def watch_json(known: Known) -> WatchRecord:
     """Returns all of a watch as JSON can hold it. Ratios are commit ÷ anchor, of rates or instructions per
     operation."""
     return {
@@ -163,7 +223,7 @@ def listed_alarms(known: Known) -> list[Alarm]:
     return [alarm for alarm in known.shown_alarms if alarm.leading in known.series]
 
 
-def alarm_record(known: Known, alarm: Alarm) -> Json:
+def alarm_record(known: Known, alarm: Alarm) -> AlarmRecord:
     """Returns a change as JSON."""
     return {
         "title": title(known, alarm),
@@ -182,7 +242,7 @@ def alarm_record(known: Known, alarm: Alarm) -> Json:
     }
 
 
-def values_record(known: Known, series: Series) -> list[Json]:
+def values_record(known: Known, series: Series) -> list[PointRecord]:
     """Returns the values of a series as JSON."""
     return [
         {
@@ -194,7 +254,7 @@ def values_record(known: Known, series: Series) -> list[Json]:
     ]
 
 
-def span(outcome: Outcome, by: By) -> Json:
+def span(outcome: Outcome, by: By) -> SpanRecord:
     """Returns a ratio with its 95 % interval."""
     change, low, high = interval(outcome, by)
     return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}

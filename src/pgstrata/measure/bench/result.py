@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TypedDict, cast
 
 from msgspec import structs
 
@@ -11,6 +12,85 @@ from pgstrata.driver.events import RoleDone, RoleSecond, ScriptTotals, Statement
 from pgstrata.errors import DriverError
 from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.workload.core.language import Json, PgbenchScript
+
+
+class CountsRecord(TypedDict):
+    """Transactions as JSON, by what became of them."""
+
+    transactions: int
+    failed: int
+    retries: int
+    serialization_failures: int
+    deadlock_failures: int
+    retried: int
+    skipped: int
+    late: int
+
+
+class LatencyMs(TypedDict):
+    """Milliseconds of the transactions of a script as JSON."""
+
+    mean: float | None
+    stddev: float | None
+
+
+class LatenciesMs(LatencyMs):
+    """Milliseconds of all transactions as JSON."""
+
+    p50: float | None
+    p75: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+
+
+class LagMs(TypedDict):
+    """How late transactions began, in milliseconds, as JSON."""
+
+    mean: float
+    max: float
+
+
+class BenchedScript(CountsRecord):
+    """The transactions of a script as JSON."""
+
+    script: str
+    weight: int
+    latency_ms: LatencyMs
+
+
+class BenchedStatement(TypedDict):
+    """The executions of a statement as JSON."""
+
+    statement: str
+    count: int
+    failures: int
+    retries: int
+    rows: int
+    latency_ms: float | None
+    max_ms: float
+
+
+class BenchRecord(CountsRecord):
+    """What `pgstrata bench` prints as JSON."""
+
+    tps: float | None
+    latency_ms: LatenciesMs
+    schedule_lag_ms: LagMs | None
+    initial_connection_ms: float | None
+    average_connection_ms: float | None
+    seconds: float
+    driver_cpu_seconds: float
+    clients: int
+    threads: int
+    mode: str
+    scale: int
+    server: str
+    engine: str
+    scripts: list[BenchedScript]
+    statements: list[BenchedStatement]
+    error: str | None
 
 
 @dataclass(frozen=True)
@@ -108,11 +188,11 @@ class BenchResult:
             results.append(ScriptResult(script, Counts.of(totals), times.mean, times.stddev, statements))
         return results
 
-    def as_json(self) -> Json:
+    def as_json(self) -> BenchRecord:
         latency, lag, counts = self.role.latency, self.role.lag, self.counts
         average = self.average_connect_seconds
         keys = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
-        return {
+        record: Json = {
             **asdict(counts),
             "tps": self.tps,
             "latency_ms": {key: getattr(latency, key) * 1e3 if self.has_rate else None for key in keys},
@@ -153,3 +233,4 @@ class BenchResult:
             ],
             "error": str(self.failure) if self.failure else None,
         }
+        return cast(BenchRecord, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from pgstrata.search.bisect.hunt import SearchResult
 from pgstrata.search.bisect.procedure import By, Group, TaskOutcome, change_of
@@ -216,19 +216,101 @@ def shown_probability(value: float) -> str:
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
-def search_json(search_result: SearchResult) -> Json:
+class StopRecord(TypedDict):
+    """A commit, release or config of the line as JSON."""
+
+    position: int
+    id: str
+    subject: NotRequired[str]
+    author: NotRequired[str]
+    date: NotRequired[str]
+
+
+class RatioRecord(TypedDict):
+    """A ratio with its 95 % interval, and its log with the standard error, as JSON."""
+
+    ratio: float
+    low: float
+    high: float
+    log_ratio: float
+    error: float
+
+
+class GroupRecord(TypedDict):
+    """A credible set of a change as JSON."""
+
+    first: StopRecord
+    last: StopRecord
+    probability: float
+    against_parent: RatioRecord | None
+
+
+class MeasuredRecord(RatioRecord):
+    """A comparison of the search as JSON."""
+
+    base: StopRecord
+    other: StopRecord
+    why: str
+    by: str
+    seconds: float
+    others: float
+    cpu: float | None
+    plans: list[str]
+    build_seconds: float
+    at: str
+
+
+class SetAsideRecord(StopRecord):
+    """What could not be judged, and why, as JSON."""
+
+    why: str
+
+
+_As = TypedDict("_As", {"as": StopRecord})
+
+
+class SameCodeRecord(StopRecord, _As):
+    """What has the code of another, as JSON."""
+
+
+class SearchRecord(TypedDict):
+    """What a search knows, as JSON."""
+
+    state: str
+    answer: str
+    kind: str
+    step: str
+    by: str
+    good: StopRecord
+    bad: StopRecord
+    effect: RatioRecord | None
+    other_way: RatioRecord | None
+    disagrees: bool
+    visible: float | None
+    several: float
+    groups: list[GroupRecord]
+    measured: list[MeasuredRecord]
+    set_aside: list[SetAsideRecord]
+    same_code: list[SameCodeRecord]
+    stopped: str | None
+    folder: str
+
+
+def search_json(search_result: SearchResult) -> SearchRecord:
     """Returns all of a result as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per
     operation."""
     known, line, other = search_result.conclusion, search_result.search.line, other_way(search_result.by)
 
-    def stop(position: int) -> Json:
+    def stop(position: int) -> StopRecord:
         place = line.stops[position]
         facts = {"subject": place.subject, "author": place.author, "date": place.date}
-        return {"position": position, "id": place.id, **{key: value for key, value in facts.items() if value}}
+        record: Json = {"position": position, "id": place.id}
+        return cast(StopRecord, record | {key: value for key, value in facts.items() if value})
 
-    def ratio(outcome: Outcome | None, by: By = search_result.by) -> Json | None:
-        if outcome is None:
-            return None
+    def ratio(outcome: Outcome | None, by: By = search_result.by) -> RatioRecord | None:
+        return None if outcome is None else ratio_of(outcome, by)
+
+    def ratio_of(outcome: Outcome, by: By) -> RatioRecord:
         change, low, high = interval(outcome, by)
         return {
             "ratio": 1 + change,
@@ -266,7 +348,7 @@ def search_json(search_result: SearchResult) -> Json:
                 "other": stop(m.other),
                 "why": m.why,
                 "by": search_result.state.by_of(m),
-                **(ratio(outcome_of(search_result, m), search_result.state.by_of(m)) or {}),
+                **ratio_of(outcome_of(search_result, m), search_result.state.by_of(m)),
                 "seconds": m.seconds,
                 "others": m.others,
                 "cpu": math.exp(-m.cpu) if m.cpu is not None else None,

@@ -23,7 +23,7 @@ from pgstrata.cli.arguments import (
     SmallScaleOption,
     WorkloadOption,
 )
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pgstrata.search.bisect.procedure import By
 
 
+@prints("pgstrata.search.bisect.text:SearchRecord")
 def bisect(
     step: Annotated[str, typer.Option("--step", metavar="NAME", help="The step that got slower.")],
     repo: Annotated[

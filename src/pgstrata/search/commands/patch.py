@@ -21,6 +21,7 @@ from pgstrata.cli.arguments import (
     SmallScaleOption,
     WorkloadOption,
 )
+from pgstrata.cli.output import prints
 from pgstrata.cli.quiet import progress_console
 from pgstrata.search.commands.bisect import work_of
 
@@ -33,6 +34,7 @@ class MailFormat(StrEnum):
     json = "json"
 
 
+@prints("pgstrata.search.patch.page:SeriesRecord")
 def patch(
     patches: Annotated[
         list[str],

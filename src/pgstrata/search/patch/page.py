@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from pgstrata import numbers
 from pgstrata.count import text as counts
 from pgstrata.count.text import sides_of
+from pgstrata.count.verdicts import CountRecord
+from pgstrata.judge.compare import StepVerdictRecord
 from pgstrata.judge.costs import connection_cpu
+from pgstrata.judge.curves import CurveVerdict
 from pgstrata.judge.stacks import ShareChange, moved
 from pgstrata.page.results import read_results
 from pgstrata.report import verdicts
@@ -36,14 +39,65 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     return pages
 
 
-def series_json(outcome: MeasuredSeries) -> Json:
+class MemberRecord(TypedDict):
+    """A member of a series as JSON."""
+
+    name: str
+    what: str
+
+
+class CpuRecord(TypedDict):
+    """CPU of a connection per operation as JSON."""
+
+    base: float
+    other: float
+
+
+class FunctionRecord(TypedDict):
+    """A function that moved, as JSON; before, after: its share."""
+
+    step: str
+    role: str
+    function: str
+    before: float
+    after: float
+
+
+class ComparedRecord(TypedDict):
+    """A comparison of a series as JSON; without the keys of `pgstrata compare` where nothing was timed."""
+
+    base: str
+    other: str
+    steps: NotRequired[list[StepVerdictRecord]]
+    differences: NotRequired[list[str]]
+    only_base: NotRequired[list[str]]
+    only_other: NotRequired[list[str]]
+    curves: NotRequired[list[CurveVerdict]]
+    counts: NotRequired[CountRecord]
+    cpu: dict[str, CpuRecord]
+    whole: bool
+    functions: list[FunctionRecord]
+
+
+class SeriesRecord(TypedDict):
+    """A measured series as JSON."""
+
+    base: str
+    members: list[MemberRecord]
+    comparisons: list[ComparedRecord]
+    contradictions: list[str]
+    disagreements: list[str]
+    folder: str
+
+
+def series_json(outcome: MeasuredSeries) -> SeriesRecord:
     """Returns a measured series as JSON can hold it."""
-    return {
+    record: Json = {
         "base": outcome.series.base,
         "members": [{"name": m.name, "what": m.what} for m in outcome.series.members],
         "comparisons": [
             {
-                **(compared.comparison.record() if compared.comparison is not None else {}),
+                **(dict(compared.comparison.record()) if compared.comparison is not None else {}),
                 "base": compared.base,
                 "other": compared.other,
                 **({"counts": compared.counts.record()} if compared.counts is not None else {}),
@@ -67,6 +121,7 @@ def series_json(outcome: MeasuredSeries) -> Json:
         "disagreements": outcome.disagreements,
         "folder": str(outcome.folder),
     }
+    return cast(SeriesRecord, record)
 
 
 def text(outcome: MeasuredSeries, *, markdown: bool) -> str:

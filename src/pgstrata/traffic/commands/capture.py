@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.traffic.commands.arguments import (
@@ -29,6 +29,7 @@ SHOWN_LEFT_OUT = 25
 MOST_CALLS = 100_000_000
 
 
+@prints("pgstrata.traffic.captured:Header")
 def capture(
     logs: Annotated[
         list[Path] | None,

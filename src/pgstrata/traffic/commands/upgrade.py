@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata.cli.arguments import DataDirOption, KeepSettingsOption, OtherLoadOption, SetsOption
-from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 from pgstrata.traffic.commands.arguments import (
     EncodingOption,
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from pgstrata.traffic.upgrade.question import Question
 
 
+@prints(
+    "pgstrata.traffic.upgrade.text:DecisionRecord",
+    "pgstrata.traffic.upgrade.planned.text:PlannedUpgradeRecord",
+    "pgstrata.cli.records:PlanRecord",
+)
 def upgrade(
     from_: Annotated[
         str, typer.Option("--from", metavar="VERSION", help="The version that there is: 13, 13.22, path:DIR.")

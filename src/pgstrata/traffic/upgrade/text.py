@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
 from pgstrata import numbers
 from pgstrata.judge.alone import figures
+from pgstrata.judge.query_causes import CauseRecord
 from pgstrata.judge.statements import StatementVerdict
-from pgstrata.stats.verdict import Word
+from pgstrata.stats.verdict import VerdictRecord, Word
 from pgstrata.store.record import Sizes
 from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
+from pgstrata.traffic.replay.gaps import Gap
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line
 from pgstrata.traffic.upgrade.decision import Decision, Measured
@@ -143,11 +145,125 @@ def _lines(statement: StatementVerdict, judged: Judged) -> Iterator[str]:
 # --- JSON -------------------------------------------------------------------------------------
 
 
-def decision_json(decision: Decision, page: Path, report: Path | None, again: str) -> Json:
+class LabelRecord(TypedDict):
+    """A server as JSON."""
+
+    label: str
+    version: str
+
+
+class AloneRecord(TypedDict):
+    """A statement executed by itself, as JSON."""
+
+    verdict: VerdictRecord | None
+    reason: str
+
+
+class StatementRecord(VerdictRecord):
+    """The verdict on a statement as JSON."""
+
+    statement: str
+    longer: float | None
+    base_share: float | None
+    share: float | None
+    base_seconds: float | None
+    seconds: float | None
+    calls: float
+    rounds: int
+    plan_changed: bool
+    alone: AloneRecord | None
+    cause: CauseRecord | None
+    doubt: str
+
+
+class AnswersRecord(TypedDict):
+    """Answers of statements, compared, as JSON."""
+
+    changed: list[str]
+    written: dict[str, Any]
+    same: int
+    varying: int
+    unanswered: int
+
+
+class VersionRecord(LabelRecord):
+    """A new version as JSON; without the keys behind `checklist` where nothing was replayed."""
+
+    answer: str
+    reasons: list[str]
+    said: str
+    checklist: list[Line]
+    whole: NotRequired[VerdictRecord | None]
+    answers: NotRequired[AnswersRecord]
+    rounds: NotRequired[int]
+    rounds_left_out: NotRequired[Any]
+    disturbance: NotRequired[str]
+    statements: NotRequired[list[StatementRecord]]
+    new_errors: NotRequired[list[dict[str, Any]]]
+    gone_errors: NotRequired[list[dict[str, Any]]]
+    apart_errors: NotRequired[list[dict[str, Any]]]
+    differing_rows: NotRequired[list[dict[str, Any]]]
+
+
+class SettleRecord(TypedDict):
+    """How much more it takes to know, as JSON."""
+
+    rounds: int | None
+    minutes: float | None
+    said: str
+
+
+class ChangedDefault(TypedDict):
+    """A setting whose default differs, as JSON."""
+
+    name: str
+    defaults: dict[str, str | None]
+
+
+class DatabaseBytes(TypedDict):
+    """Sizes of a database as JSON."""
+
+    database: int
+    tables: int
+    indexes: int
+
+
+class SizesRecord(TypedDict):
+    """Sizes after the load and at the end, as JSON."""
+
+    loaded: DatabaseBytes | None
+    end: DatabaseBytes | None
+
+
+_From = TypedDict("_From", {"from": LabelRecord})
+
+
+class DecisionRecord(_From):
+    """A decision as JSON."""
+
+    answer: dict[str, str]
+    to: list[VersionRecord]
+    settle: dict[str, SettleRecord]
+    again: str | None
+    failed: dict[str, str]
+    left_out: dict[str, list[str]]
+    unchecked: str | None
+    other_load: float | None
+    lag_seconds: float | None
+    settings: list[ChangedDefault]
+    settings_of_one: dict[str, list[str]]
+    sizes: dict[str, SizesRecord]
+    not_covered: list[Gap]
+    notes: list[str]
+    page: str
+    report: str | None
+
+
+def decision_json(decision: Decision, page: Path, report: Path | None, again: str) -> DecisionRecord:
     """Returns a decision as JSON can hold it: the answer first."""
     measured = decision.measured
     defaults = measured.defaults if measured is not None else None
-    return {
+    record: Json = {
         "answer": {label: answer.word for label, answer in decision.answers.items()},
         "from": {"label": decision.base, "version": version_of(decision, decision.base)},
         "to": [_version(decision, label) for label in decision.targets if _is_known(decision, label)],
@@ -173,6 +289,7 @@ def decision_json(decision: Decision, page: Path, report: Path | None, again: st
         "page": str(page),
         "report": str(report) if report is not None else None,
     }
+    return cast(DecisionRecord, record)
 
 
 def _is_known(decision: Decision, label: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from pgstrata.traffic.upgrade.planned.page import (
     title,
 )
 from pgstrata.traffic.upgrade.sections import shortened
+from pgstrata.traffic.upgrade.text import LabelRecord
 
 MOST_NAMED = 10
 
@@ -54,7 +55,48 @@ def _of_version(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[str
         yield f"  and {more:,} more on the page"
 
 
-def planned_record(planned: PlannedUpgrade, page: Path, proof: str) -> Json:
+_From = TypedDict("_From", {"from": LabelRecord})
+
+
+class PlannedStatementRecord(TypedDict):
+    """A statement as JSON. why: of one that is refused or not planned; the rest of one whose plan changed."""
+
+    statement: str
+    share: float
+    calls: float
+    why: NotRequired[str]
+    kind: NotRequired[str]
+    base_cost: NotRequired[float]
+    cost: NotRequired[float]
+    differences: NotRequired[list[list[str]]]
+    base_plan: NotRequired[Any]
+    plan: NotRequired[Any]
+
+
+class PlannedVersionRecord(LabelRecord):
+    """What a version makes of the statements, as JSON."""
+
+    said: str
+    changed: list[PlannedStatementRecord]
+    same: list[PlannedStatementRecord]
+    refused: list[PlannedStatementRecord]
+    not_planned: list[PlannedStatementRecord]
+
+
+class PlannedUpgradeRecord(_From):
+    """A comparison of plans as JSON."""
+
+    answer: dict[str, str]
+    to: list[PlannedVersionRecord]
+    share_of: str
+    statistics: dict[str, Any]
+    definitions_refused: dict[str, dict[str, str]]
+    proof: str
+    notes: list[str]
+    page: str
+
+
+def planned_record(planned: PlannedUpgrade, page: Path, proof: str) -> PlannedUpgradeRecord:
     """Returns the comparison of plans as JSON: the answer first."""
     old, *_ = planned.servers
     return {
@@ -73,16 +115,17 @@ def planned_record(planned: PlannedUpgrade, page: Path, proof: str) -> Json:
     }
 
 
-def _version(planned: PlannedUpgrade, target: PlannedVersion) -> Json:
-    def named(asked_statement: AskedStatement, **more: object) -> Json:
-        return {
+def _version(planned: PlannedUpgrade, target: PlannedVersion) -> PlannedVersionRecord:
+    def named(asked_statement: AskedStatement, **more: object) -> PlannedStatementRecord:
+        record: Json = {
             "statement": asked_statement.text,
             "share": planned.asked.share(asked_statement),
             "calls": asked_statement.calls,
             **more,
         }
+        return cast(PlannedStatementRecord, record)
 
-    def changed(change: Changed) -> Json:
+    def changed(change: Changed) -> PlannedStatementRecord:
         base_cost, cost = change.costs
         return named(
             change.statement,
