@@ -75,6 +75,22 @@ def test_two_trees_are_configured_by_the_same_words(place: Path) -> None:
     assert b"--prefix=" in outputs[0] and outputs[0] == outputs[1]
 
 
+def test_headers_are_generated_once(place: Path) -> None:
+    """As in src/Makefile.global from 11 on: every make of a part looks for all of them again."""
+    folder = small_tree(place / "pg")
+    makefile = folder / "src/backend/Makefile"
+    rules = (
+        "all install: submake-generated-headers\n"
+        "submake-generated-headers:\n"
+        "ifndef NO_GENERATED_HEADERS\nifeq ($(MAKELEVEL),0)\n\t$(MAKE) generated-headers\nendif\nendif\n"
+        "generated-headers:\n\techo generated >>generated\n"
+    )
+    installs = "\tcp generated $(DESTDIR)$(prefix)/bin\n"
+    text = makefile.read_text()
+    makefile.write_text(text.replace("all: postgres\n", f"all: postgres\n{rules}") + installs)
+    assert (build(tree_of_folder(folder), SHIPPED["o2"]).bin_dir / "generated").read_text() == "generated\n"
+
+
 def test_the_users_tree_is_never_written_to(place: Path) -> None:
     folder = small_tree(place / "pg")
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*")}

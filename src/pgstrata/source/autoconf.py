@@ -63,6 +63,8 @@ def build(job: Job) -> None:
     modules = contrib(job)
     if _has_target(job.source / "src/backend/Makefile", "generated-headers"):
         _make(job, "src/backend", "generated-headers")
+        # Else make looks for what they are made of once more in each part, to compile it and to install it.
+        job.shell.env["NO_GENERATED_HEADERS"] = "yes"
     for part in [*parts, *modules]:
         _make(job, part, "all")
     job.enter("install")
