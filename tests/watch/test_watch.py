@@ -113,6 +113,10 @@ def test_a_slow_commit_is_dated_and_acknowledged_and_nothing_is_measured_twice(
     }
     assert all(cost["cpu_seconds"] >= cost["build_cpu_seconds"] >= 0 for cost in record["costs"])
     assert all(path.read_bytes() == data for path, data in first.items()), "nothing is measured twice"
+    values = [json.loads(path.read_text()) for path in (place / "watch/watch/values").glob("*.json")]
+    most = max(value["values"]["pgbench select-only-prepared-c1"]["pairs"] for value in values)
+    kept = list((place / "watch/watch/anchor").rglob("*.start"))
+    assert len(kept) == 3 + most, "starts of the anchor serve all commits, which have fewer"
     page = (place / "watch/watch/index.html").read_text()
     assert "change 2" in page and "series-chart-0" in page
     mail = (place / alarm["page"]).with_name("mail.txt").read_text()

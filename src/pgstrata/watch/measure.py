@@ -18,7 +18,7 @@ from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.count.measure.count import COUNTED_AS
-from pgstrata.count.measure.counted_pair import count_each
+from pgstrata.count.measure.counted_pair import Starts, count_each
 from pgstrata.count.measure.template import Templates
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.files.disk import remove_tree, storing
@@ -42,8 +42,9 @@ from pgstrata.watch.history import VERSION, CommitValues, Value
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.custom.contents import digest_of
 
-MOST_STARTS = 3
-"""Most starts of a commit that are counted: its error is known, and the next commits are evidence, too."""
+STARTS = Starts(fewest=4, most=6, fewer=3)
+"""A commit is started once if its counts repeat as the anchor's do, three times at most: its error is known,
+and the next commits are evidence, too. Six starts of the anchor at most serve all commits."""
 
 RUNS = "runs"
 """Folder of the runs of the commit that is measured now, below that of the watch."""
@@ -260,7 +261,7 @@ class Measuring:
             anchor / digest(work.question())[:16],
             with_functions=False,
             templates=templates,
-            most_starts=MOST_STARTS,
+            starts=STARTS,
         )
 
     def _remove_runs(self) -> None:

@@ -106,6 +106,10 @@ class CallGraph:
             self.operations * operations,
         )
 
+    def only_totals(self) -> CallGraph:
+        """Returns the graph without functions and calls."""
+        return CallGraph(self.events, self.totals, operations=self.operations)
+
     def inclusive(self) -> dict[Key, float]:
         """Returns the instructions of each function with those of what it called.
 

@@ -104,13 +104,14 @@ def count_campaign(
     lasting: Path | None = None,
     with_functions: bool = True,
     templates: Templates | None = None,
+    fewer: int = 0,
 ) -> CountOutcome:
     """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
 
     lasting: folder in which the starts of the base stay, for other counts with the same base.
-    with_functions: the runs have what each function, call and process of the server took, too, for their
-    pages. templates: data folders that starts copy, also those of other counts of the same servers; None:
-    initdb for each start.
+    with_functions: the runs have what each function, call and process of the server took, and the plans, for
+    their pages. templates: data folders that starts copy, also those of other counts of the same servers;
+    None: initdb for each start. fewer: starts by which the other variants have fewer than the base.
 
     Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
     Interrupted; nothing is left running then.
@@ -136,7 +137,7 @@ def count_campaign(
         outcome = CountOutcome(plan)
         session = Session(campaign, results, root, interrupts, say)
         for chosen in campaign.workloads:
-            _Count(session, chosen, engine, outcome, lasting, with_functions, templates).all(fresh)
+            _Count(session, chosen, engine, outcome, lasting, with_functions, templates, fewer).all(fresh)
         return outcome
 
 
@@ -148,6 +149,7 @@ class _Kept(msgspec.Struct, frozen=True):
     rejected: dict[str, str]
     processes: dict[str, float]
     plans: dict[str, tuple[QueryPlan, ...]] = {}
+    left_out: dict[tuple[str, str], float] = {}
 
 
 class _Count:
@@ -162,12 +164,13 @@ class _Count:
         lasting: Path | None,
         with_functions: bool,
         templates: Templates | None,
+        fewer: int,
     ) -> None:
         self._session, self._chosen, self._engine = session, chosen, engine
         self._campaign, self._wanted = session.campaign, session.campaign.spec.count or CountSpec()
         self._results, self._interrupts, self._say = session.results, session.interrupts, session.say
         self._plan, self._outcome, self._lasting = outcome.plan, outcome, lasting
-        self._with_functions, self._templates = with_functions, templates
+        self._with_functions, self._templates, self._fewer = with_functions, templates, fewer
         self._lengths: dict[str, Length] = {}
         self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
@@ -278,7 +281,10 @@ class _Count:
                 (variant, n, last)
                 for n in range(1, number + 1)
                 for variant in variants
-                if len(starts[variant.label]) < n and not any(s.error for s in starts[variant.label])
+                if len(starts[variant.label])
+                < n
+                <= number - (self._fewer if variant is not variants[0] else 0)
+                and not any(s.error for s in starts[variant.label])
             ]
             for (variant, _, _), result in zip(work, self._together(work), strict=True):
                 starts[variant.label].append(result)
@@ -322,7 +328,11 @@ class _Count:
             self._lengths = self._lengths or start.lengths
             if start.lengths != self._lengths:
                 break
-            starts.append(StartResult(start.steps, start.rejected, start.processes, start.plans))
+            starts.append(
+                StartResult(
+                    start.steps, start.rejected, start.processes, start.plans, _left_out=start.left_out
+                )
+            )
         if starts:
             of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
             self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(starts)}")
@@ -345,6 +355,7 @@ class _Count:
                 "seed": self._campaign.spec.seed,
                 "engine": [self._engine.name, self._engine.tool, self._engine.simulated],
                 "steps": [phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps],
+                "functions": self._with_functions,
                 "host": socket.gethostname(),
             }
         )
@@ -389,14 +400,23 @@ class _Count:
             result = start.measure(
                 plan.until(last),
                 self._check,
-                with_plans=number == 1,
+                with_plans=number == 1 and self._with_functions,
                 with_processes=self._with_functions,
             )
         finally:
             self._open.discard(start)
         if number and result.error is None:
+            if not self._with_functions:
+                result.reduce()
             data = msgspec.msgpack.encode(
-                _Kept(self._lengths, result.steps, result.rejected, result.processes, result.plans)
+                _Kept(
+                    self._lengths,
+                    result.steps,
+                    result.rejected,
+                    result.processes,
+                    result.plans,
+                    result.left_out_by_role(),
+                )
             )
             begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
             keep_start(self._kept_in(variant), begun)

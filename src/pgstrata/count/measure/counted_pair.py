@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
@@ -24,7 +25,18 @@ from pgstrata.store.record import CountedRole
 
 UNIT = "instructions/o"
 
-MOST_STARTS = CountSpec().most_starts
+
+@dataclass(frozen=True)
+class Starts:
+    """How many starts of the first are counted, fewest and most. fewer: starts by which the second has fewer:
+    where those of the first stay, they tell how much starts differ for both."""
+
+    fewest: int = CountSpec().starts
+    most: int = CountSpec().most_starts
+    fewer: int = 0
+
+
+USUAL_STARTS = Starts()
 
 LEAST_MARGIN = 0.0002
 """Relative difference below which no count is asked to tell."""
@@ -49,7 +61,7 @@ def count_each(
     *,
     with_functions: bool = True,
     templates: Templates | None = None,
-    most_starts: int = MOST_STARTS,
+    starts: Starts = USUAL_STARTS,
 ) -> dict[str, MeasuredRatio | str]:
     """Counts the steps of both, unless that was done already. Returns a ratio for each step, or the reason
     why the step cannot be counted. The log ratio is turned over, so that it falls below 0 where the second
@@ -57,14 +69,13 @@ def count_each(
 
     smallest: relative difference that is to be told; starts are added until the interval is small against it.
     lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
-    with_functions, templates: as `count_campaign` takes them. most_starts: of each, however wide the interval
-    still is.
+    with_functions, templates: as `count_campaign` takes them.
 
     Raises ServerError where the first variant fails, OtherFailedError where only the second does, UsageError,
     BuildError, StoreError, Interrupted.
     """
     margin = max(smallest, LEAST_MARGIN)
-    runs = two.both(_count(two, margin, console, lasting, with_functions, templates, most_starts))
+    runs = two.both(_count(two, margin, console, lasting, with_functions, templates, starts))
     return {name: _ratio(two, name, runs, margin) for name in two.work.steps}
 
 
@@ -84,11 +95,13 @@ def _count(
     lasting: Path | None = None,
     with_functions: bool = True,
     templates: Templates | None = None,
-    most_starts: int = MOST_STARTS,
+    starts: Starts = USUAL_STARTS,
 ) -> list[Run]:
     """Returns the counted runs of both."""
     campaign = two.campaign()
-    wanted = CountSpec(steps=list(two.work.steps), margin=margin, most_starts=most_starts)
+    wanted = CountSpec(
+        steps=list(two.work.steps), margin=margin, starts=starts.fewest, most_starts=starts.most
+    )
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
     results = Results(two.results)
     outcome = count_campaign(
@@ -98,6 +111,7 @@ def _count(
         lasting=lasting,
         with_functions=with_functions,
         templates=templates,
+        fewer=starts.fewer,
     )
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
     return counted_runs(campaign_runs(results, two.name))
@@ -139,4 +153,4 @@ def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Seque
     return every[0], every[1]
 
 
-__all__ = ["UNIT", "compare_two", "count_each", "count_two"]
+__all__ = ["UNIT", "Starts", "compare_two", "count_each", "count_two"]
