@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.watch.history import Alarm, Moved
 from pgstrata.watch.known import changes_of
-from pgstrata.watch.passing import line_between
+from pgstrata.watch.passing import line_between, raise_new_alarms
 from pgstrata.watch.site.command import read_known
+from pgstrata.watch.text import costs
 from support.watched import STEPS, make_watch, raise_alarm
 
 FIRST = f"pgbench {STEPS[0]}"
@@ -47,3 +49,19 @@ def test_commits_without_code_are_not_searched(tmp_path: Path) -> None:
     alarm = raise_alarm(file, 16, -0.05)  # between 15 and 16
     line = line_between(read_known(file), alarm)
     assert [stop.subject for stop in line.stops] == ["change 14", "change 16"]
+
+
+def test_what_moved_elsewhere_leaves_an_alarm_that_is_narrowed(tmp_path: Path) -> None:
+    file = make_watch(tmp_path, SUBJECTS, {12: -0.05, 22: -0.03})
+    known = read_known(file)
+    stops, (first, second) = known.line.stops, known.series
+    alarm = Alarm(stops[0].id, stops[30].id, first, dict.fromkeys((first, second), Moved(-0.08, 0.001)), "")
+    known.alarms.alarms.append(alarm)
+    raise_new_alarms(known)
+    placed = [(a.good, a.bad, [*a.moved]) for a in known.alarms.alarms]
+    assert placed == [(stops[n - 1].id, stops[n].id, [first]) for n in (12, 22)]
+
+
+def test_a_commit_takes_no_longer_than_its_parts(tmp_path: Path) -> None:
+    known = read_known(make_watch(tmp_path, SUBJECTS[:3], {}))
+    assert "60.0 s and 90.0 s of CPU in the median, 60.0 s without its build" in costs(known)

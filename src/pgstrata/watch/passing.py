@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
@@ -16,6 +16,7 @@ from pgstrata.search.bisect.page import write_search
 from pgstrata.search.bisect.text import headline
 from pgstrata.source import build_cache
 from pgstrata.store.lock import ResultsLock
+from pgstrata.watch.detect import Change
 from pgstrata.watch.file import Watch
 from pgstrata.watch.history import Alarm, History, Moved
 from pgstrata.watch.known import Known, changes_of, commits_left, is_about, line_of
@@ -103,7 +104,7 @@ def _search_all(
     known: Known, history: History, console: Console, say: Callable[[str], None], until: float
 ) -> None:
     """Notes new alarms, and goes on with the searches of open ones."""
-    _raise_alarms(known)
+    raise_new_alarms(known)
     history.save_alarms(known.alarms)
     for alarm in known.alarms.alarms:
         if alarm.state != "open" or not {alarm.good, alarm.bad} <= known.line.places.keys():
@@ -179,22 +180,34 @@ def _note_result(alarm: Alarm, search_result: SearchResult) -> None:
             alarm.moved[alarm.leading] = Moved(outcome.log_ratio, outcome.error)
 
 
-def _raise_alarms(known: Known) -> None:
+def raise_new_alarms(known: Known) -> None:
     """Adds changes that no alarm is about yet; changes of several series at one place are one alarm."""
     places = known.line.places
-    for name, changes in changes_of(known).items():
-        for change in changes:
-            moved = Moved(change.log_ratio, change.error)
-            there = next((a for a in known.alarms.alarms if is_about(a, change, places)), None)
-            good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
-            if there is not None:
-                if name != there.leading or there.state != "found":
-                    there.moved[name] = moved
-                if name == there.leading and not there.answer:
-                    there.good, there.bad = good, bad
-                continue
-            at = known.values[bad].at if bad in known.values else ""
-            known.alarms.alarms.append(Alarm(good, bad, name, {name: moved}, at))
+    changes = [(name, change) for name, of_series in changes_of(known).items() for change in of_series]
+    _narrow_alarms(known, changes)
+    for name, change in changes:
+        moved = Moved(change.log_ratio, change.error)
+        there = next((a for a in known.alarms.alarms if is_about(a, change, places)), None)
+        if there is not None:
+            if name != there.leading or there.state != "found":
+                there.moved[name] = moved
+            continue
+        good, bad = known.line.stops[change.before].id, known.line.stops[change.after].id
+        at = known.values[bad].at if bad in known.values else ""
+        known.alarms.alarms.append(Alarm(good, bad, name, {name: moved}, at))
+
+
+def _narrow_alarms(known: Known, changes: Sequence[tuple[str, Change]]) -> None:
+    """Places alarms whose search has not begun where their leading series moved; what moved with it while
+    its place was not known may have moved elsewhere."""
+    stops, places = known.line.stops, known.line.places
+    for alarm in known.alarms.alarms:
+        if alarm.state != "open" or alarm.answer:
+            continue
+        of_leading = (c for name, c in changes if name == alarm.leading and is_about(alarm, c, places))
+        if change := next(of_leading, None):
+            alarm.good, alarm.bad = stops[change.before].id, stops[change.after].id
+            alarm.moved = {alarm.leading: Moved(change.log_ratio, change.error)}
 
 
 # --- builds -----------------------------------------------------------------------------------
@@ -215,4 +228,4 @@ def _expire(known: Known, say: Callable[[str], None]) -> None:
             continue  # in use: the next pass looks again
 
 
-__all__ = ["line_between", "next_stop", "pass_once", "read"]
+__all__ = ["line_between", "next_stop", "pass_once", "raise_new_alarms", "read"]

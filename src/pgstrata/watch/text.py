@@ -146,8 +146,10 @@ def costs(known: Known) -> str:
         return ""
     seconds, cpu = median(v.seconds for v in spent), median(v.cpu_seconds for v in spent)
     text = f"A commit took {duration(round(seconds))} and {duration(round(cpu))} of CPU in the median"
-    builds = [v.build_cpu_seconds for v in spent if v.build_cpu_seconds >= 1]
-    return text + (f", of which {duration(round(median(builds)))} for a build." if builds else ".")
+    if not any(v.build_cpu_seconds >= 1 for v in spent):
+        return f"{text}."
+    measuring = median(v.cpu_seconds - v.build_cpu_seconds for v in spent)
+    return f"{text}, {duration(round(measuring))} without its build."
 
 
 def mail(known: Known, alarm: Alarm) -> str:
