@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pgstrata.count.functions import (
     Cost,
     FunctionChange,
-    by_line,
     costs_by_step,
     function_changes,
     line_of,
@@ -20,6 +19,9 @@ from pgstrata.count.functions import (
 )
 from pgstrata.count.verdicts import CountVerdict
 from pgstrata.store.rows import Rows
+
+FUNCTIONS = ("step", "role", "object", "function", "instructions")
+CALLS = ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions")
 
 
 def verdict(base: float, other: float) -> CountVerdict:
@@ -45,14 +47,14 @@ def test_libraries_are_one_line_and_copies_of_a_function_are_it() -> None:
 
 
 def test_functions_of_other_steps_and_roles_do_not_count() -> None:
-    rows = [
-        ("a", "query", "f", 1.0),
-        ("a", "insert", "f", 2.0),
-        ("b", "query", "f", 4.0),
-        ("a", "query", "g", 8.0),
+    functions = [
+        ("a", "query", "postgres", "f", 1.0),
+        ("a", "insert", "postgres", "f", 2.0),
+        ("b", "query", "postgres", "f", 4.0),
+        ("a", "query", "postgres", "g", 8.0),
     ]
-    table = Rows(("step", "role", "function", "instructions", "object"), [(*row, "postgres") for row in rows])
-    assert by_line(table, "a", "query") == {"f": 1.0, "g": 8.0}
+    costs = costs_by_step(Rows(FUNCTIONS, functions), Rows(CALLS, []))
+    assert costs["a", "query"].of == {"f": 1.0, "g": 8.0}
 
 
 def test_functions_and_callers_of_copies_are_added_up() -> None:
@@ -67,13 +69,7 @@ def test_functions_and_callers_of_copies_are_added_up() -> None:
         ("a", "query", "postgres", "g", "postgres", "g.cold", 4.0),  # itself
         ("b", "query", "postgres", "f", "postgres", "g", 8.0),
     ]
-    costs = costs_by_step(
-        Rows(("step", "role", "object", "function", "instructions"), functions),
-        Rows(
-            ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions"),
-            calls,
-        ),
-    )
+    costs = costs_by_step(Rows(FUNCTIONS, functions), Rows(CALLS, calls))
     assert costs["a", "query"] == Cost({"g": 3.0}, {"g": {"f": 3.0}})
     assert costs["b", "query"] == Cost({"g": 8.0}, {"g": {"f": 8.0}})
 

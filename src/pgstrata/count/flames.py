@@ -8,15 +8,12 @@ estimate where it has several that use it differently.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
 
-from pgstrata.count.functions import line_of
+from pgstrata.count.functions import Cost, cost_of
 from pgstrata.count.results import counts_of
 from pgstrata.errors import StoreError
 from pgstrata.page.results import RunSet
 from pgstrata.report.flames import Flame, Key
-from pgstrata.store import Run
 from pgstrata.store.counted import COUNTED, plain_workload
 
 SMALLEST = 0.001
@@ -39,7 +36,10 @@ def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
         for workload, step, role in wanted:
             if plain_workload(run) != workload or run.variant not in wanted[workload, step, role]:
                 continue
-            stacks = unfolded(_rows(run, "functions", step, role), _rows(run, "calls", step, role))
+            try:
+                stacks = unfolded(cost_of(run, step, role))
+            except StoreError:
+                continue  # the tables say it
             if stacks:
                 whole = round(sum(stacks.values()))
                 flame = Flame(stacks, whole, 1, "instructions", counted=True)
@@ -47,34 +47,19 @@ def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
     return flames
 
 
-def _rows(run: Run, table: str, step: str, role: str) -> list[Mapping[str, Any]]:
-    try:
-        rows = run.table(table)
-    except StoreError:
-        return []  # the tables say it
-    return list(rows.where(step=step, role=role))
-
-
-def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Returns stacks (`caller;callee`) with the instructions of their last function, from rows of the run's
-    tables.
+def unfolded(side: Cost) -> Counter[str]:
+    """Returns stacks (`caller;callee`) with the instructions of their last function.
 
     Their sum is that of all functions, but for rounding.
     """
-    exclusive: Counter[str] = Counter()
-    for row in functions:
-        exclusive[_frame(row["object"], row["function"])] += row["instructions"]
-    arcs: dict[str, Counter[str]] = {}
-    came: Counter[str] = Counter()
-    for row in calls:
-        caller = _frame(row["caller_object"], row["caller"])
-        callee = _frame(row["callee_object"], row["callee"])
-        if caller != callee:
-            arcs.setdefault(caller, Counter())[callee] += row["instructions"]
-            came[callee] += row["instructions"]
-    whole = sum(exclusive.values())
+    arcs: dict[str, dict[str, float]] = {}
+    for callee, callers in side.callers.items():
+        for caller, spent in callers.items():
+            arcs.setdefault(caller, {})[callee] = spent
+    came = {callee: sum(callers.values()) for callee, callers in side.callers.items()}
+    whole = sum(side.of.values())
     inclusive = {
-        name: exclusive[name] + sum(arcs.get(name, {}).values()) for name in {*exclusive, *arcs, *came}
+        name: side.of.get(name, 0.0) + sum(arcs.get(name, {}).values()) for name in {*side.of, *arcs, *came}
     }
     stacks: Counter[str] = Counter()
 
@@ -89,14 +74,10 @@ def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str
                 walk((*path, callee), part)
                 left -= part
         if left > 0:
-            stacks[";".join(path)] += round(left)
+            stacks[";".join(name.replace(";", ",") for name in path)] += round(left)
 
     for name, total in inclusive.items():
-        begins = total - came[name]
+        begins = total - came.get(name, 0.0)
         if begins >= SMALLEST * whole:
             walk((name,), begins)
     return Counter({stack: value for stack, value in stacks.items() if value})
-
-
-def _frame(path: str, function: str) -> str:
-    return line_of(path, function).replace(";", ",")

@@ -113,15 +113,6 @@ def line_of(path: str, function: str) -> str:
     return _COPY.sub("", function)
 
 
-def by_line(table: Rows, step: str, role: str) -> dict[str, float]:
-    """Returns the instructions per operation by function or library, of one run's table `functions`."""
-    instructions: dict[str, float] = {}
-    for row in table.where(step=step, role=role):
-        name = line_of(row["object"], row["function"])
-        instructions[name] = instructions.get(name, 0.0) + row["instructions"]
-    return instructions
-
-
 def costs_by_step(functions: Rows, calls: Rows) -> dict[tuple[str, str], Cost]:
     """Returns the cost of each step and role of a run, from its tables of these names."""
     of: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
@@ -240,7 +231,13 @@ def costs_of(base: Side, other: Side, workload: str, step: str, role: str) -> tu
 
 def _cost(side: Side, workload: str, step: str, role: str) -> Cost:
     run = next((r for r in counted_runs(side.runs) if plain_workload(r) == workload), None)
-    return _of_run(run.folder, run.run_id).get((step, role), Cost({})) if run is not None else Cost({})
+    return cost_of(run, step, role) if run is not None else Cost({})
+
+
+def cost_of(run: Run, step: str, role: str) -> Cost:
+    """Returns the instructions of a step by function that a run counted; nothing where it counted none.
+    Raises StoreError for a damaged table."""
+    return _of_run(run.folder, run.run_id).get((step, role), Cost({}))
 
 
 @lru_cache(maxsize=16)
@@ -295,9 +292,9 @@ def _percent(share: float, *, is_less: bool = False) -> str:
 __all__ = [
     "Cost",
     "FunctionChange",
-    "by_line",
     "causes",
     "changes_of",
+    "cost_of",
     "costs_by_step",
     "costs_of",
     "function_changes",

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from pgstrata.campaign.checked import ChosenWorkload
-from pgstrata.count.functions import by_line
+from pgstrata.count.functions import Cost, cost_of
 from pgstrata.count.text import sides_of
 from pgstrata.errors import PgstrataError
 from pgstrata.search.bisect.line import Range
@@ -64,22 +64,22 @@ def executed_by(runs: Path, campaign: str, step: str) -> Executed:
     the counts cannot be read."""
     try:
         base, (other, *_) = sides_of(Results(runs), campaign, "base")
-        tables = [_functions(side, step) for side in (base, other)]
+        ends = [_cost(side, step).of for side in (base, other)]
     except (PgstrataError, ValueError):
         return Executed()
-    of_both = {name: tuple(table.get(name, 0.0) for table in tables) for table in tables for name in table}
+    of_both = {name: tuple(end.get(name, 0.0) for end in ends) for end in ends for name in end}
     # Also those that were only renamed: a commit that did it touches both names.
     differs = {name: abs(after - before) for name, (before, after) in of_both.items() if after != before}
     return Executed(_shares({name: max(costs) for name, costs in of_both.items()}), _shares(differs))
 
 
-def _functions(side: Side, step: str) -> dict[str, float]:
+def _cost(side: Side, step: str) -> Cost:
     for run in counted_runs(side.runs):
         steps = run.record.counted.steps if run.record.counted is not None else ()
         for counted_step in steps:
             if counted_step.name == step:
-                return by_line(run.table("functions"), step, counted_step.role)
-    return {}
+                return cost_of(run, step, counted_step.role)
+    return Cost({})
 
 
 def _shares(values: Mapping[str, float]) -> dict[str, float]:
