@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
@@ -14,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
+
+from pgstrata.finite import finite
 
 
 class Format(StrEnum):
@@ -94,7 +95,7 @@ def print_json(value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_finite(value), indent=1, ensure_ascii=False, default=_plain)
+    return json.dumps(finite(value), indent=1, ensure_ascii=False, default=_plain)
 
 
 def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -105,18 +106,6 @@ def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
         print(f"{before}\n {text}", end="")
         before = ","
     print("[]" if before == "[" else "\n]")
-
-
-def _finite(value: Any) -> Any:
-    """Returns the value with null for every number that is not finite: JSON has no NaN."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {str(key): _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-    return value
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:

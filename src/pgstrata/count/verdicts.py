@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any, Literal, TypedDict, cast
 
 from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
+from pgstrata.finite import finite
 from pgstrata.judge.differences import other_work
 from pgstrata.judge.plan_shape import plan_changes
 from pgstrata.stats.criterion import Criterion
@@ -135,14 +136,8 @@ class CountVerdict:
 
     def record(self) -> CountVerdictRecord:
         """Returns the verdict in the form JSON can hold."""
-        record: Json = {key: _finite(value) for key, value in asdict(self).items()}
+        record: Json = finite(asdict(self))
         return cast(CountVerdictRecord, record)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)

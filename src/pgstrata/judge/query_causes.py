@@ -14,6 +14,7 @@ from typing import Literal, TypedDict, cast, get_args
 from msgspec import structs
 
 from pgstrata import numbers
+from pgstrata.finite import finite
 from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.bounded import BY_CPU_TIME, bounded_interval, disturbed_by, judge_bounded
 from pgstrata.judge.pairs import pairs_of
@@ -97,8 +98,7 @@ class Times:
 
     def record(self) -> TimesRecord:
         """Returns the times in the form JSON can hold."""
-        ratio, low, high = (v if math.isfinite(v) else None for v in (self.ratio, self.low, self.high))
-        return {"ratio": ratio, "low": low, "high": high}
+        return {"ratio": finite(self.ratio), "low": finite(self.low), "high": finite(self.high)}
 
 
 def times(verdict: Verdict) -> Times:

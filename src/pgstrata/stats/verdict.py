@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypedDict, cast
+from typing import Literal, TypedDict, cast
 
+from pgstrata.finite import finite
 from pgstrata.stats.criterion import CONFIDENCE, LEAST_BLOCKS, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import student_below, student_quantile
 from pgstrata.stats.estimate import Array, Estimate, estimate
@@ -68,11 +69,7 @@ class Verdict:
 
     def record(self) -> VerdictRecord:
         """Returns the verdict as JSON, with None for a number that is infinite or not a number."""
-        record: Any = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
-        return cast(VerdictRecord, record)
+        return cast(VerdictRecord, finite(asdict(self)))
 
 
 class VerdictRecord(TypedDict):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.store.finite import finite
+from pgstrata.finite import finite
 
 if TYPE_CHECKING:
     import duckdb

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from pgstrata.errors import StoreError
 from pgstrata.files import digests, disk
+from pgstrata.finite import finite
 from pgstrata.store import kept, lock, parquet, sums, tables
-from pgstrata.store.finite import finite
 from pgstrata.store.kept import KeptData, KeptStep
 from pgstrata.store.names import RunKey, new_run_id, slug
 from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
