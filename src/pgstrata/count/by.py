@@ -14,7 +14,7 @@ from pgstrata.cli.quiet import progress_console
 from pgstrata.count import text as counts
 from pgstrata.count.results import counts_of
 from pgstrata.count.text import sides_of, span, text
-from pgstrata.count.verdicts import CountComparison, CountRecord, CountVerdictRecord, compare_counts
+from pgstrata.count.verdicts import CountComparison, CountComparisonRecord, CountVerdictRecord, compare_counts
 from pgstrata.errors import UsageError
 from pgstrata.judge.spread import NOISE
 from pgstrata.page.results import RunSet
@@ -50,7 +50,7 @@ def measure_beside(campaign: Campaign, console: Console, fresh: bool) -> list[tu
     return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
-def records(results: RunSet) -> list[CountRecord]:
+def records(results: RunSet) -> list[CountComparisonRecord]:
     """Returns the verdicts on counts of a campaign as JSON can hold them."""
     return [comparison.record() for comparison in counts_of(results).comparisons]
 

@@ -91,7 +91,7 @@ class CountVerdictRecord(TypedDict):
     left_out: LeftOut | None
 
 
-class CountRecord(TypedDict):
+class CountComparisonRecord(TypedDict):
     """A comparison of counted instructions as JSON."""
 
     base: str
@@ -101,7 +101,7 @@ class CountRecord(TypedDict):
     notes: list[str]
 
 
-CountRecords = list[CountRecord]
+CountRecords = list[CountComparisonRecord]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CountComparison:
     steps: tuple[CountVerdict, ...]
     notes: tuple[str, ...]
 
-    def record(self) -> CountRecord:
+    def record(self) -> CountComparisonRecord:
         """Returns the comparison in the form JSON can hold."""
         return {
             "base": self.base,

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from pgstrata import numbers
 from pgstrata.count import text as counts
 from pgstrata.count.text import sides_of
-from pgstrata.count.verdicts import CountRecord
+from pgstrata.count.verdicts import CountComparisonRecord
 from pgstrata.judge.compare import StepVerdictRecord
 from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.curves import CurveVerdict
@@ -73,7 +73,7 @@ class ComparedRecord(TypedDict):
     only_base: NotRequired[list[str]]
     only_other: NotRequired[list[str]]
     curves: NotRequired[list[CurveVerdict]]
-    counts: NotRequired[CountRecord]
+    counts: NotRequired[CountComparisonRecord]
     cpu: dict[str, CpuRecord]
     whole: bool
     functions: list[FunctionRecord]
