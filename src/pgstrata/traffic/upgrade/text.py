@@ -235,10 +235,11 @@ class SizesRecord(TypedDict):
     end: DatabaseBytes | None
 
 
-_From = TypedDict("_From", {"from": LabelRecord})
+FromRecord = TypedDict("FromRecord", {"from": LabelRecord})
+"""The server an upgrade starts from, as JSON."""
 
 
-class DecisionRecord(_From):
+class DecisionRecord(FromRecord):
     """A decision as JSON."""
 
     answer: dict[str, str]

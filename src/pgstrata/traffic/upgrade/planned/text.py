@@ -21,7 +21,7 @@ from pgstrata.traffic.upgrade.planned.page import (
     title,
 )
 from pgstrata.traffic.upgrade.sections import shortened
-from pgstrata.traffic.upgrade.text import LabelRecord
+from pgstrata.traffic.upgrade.text import FromRecord, LabelRecord
 
 MOST_NAMED = 10
 
@@ -55,9 +55,6 @@ def _of_version(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[str
         yield f"  and {more:,} more on the page"
 
 
-_From = TypedDict("_From", {"from": LabelRecord})
-
-
 class PlannedStatementRecord(TypedDict):
     """A statement as JSON. why: of one that is refused or not planned; the rest of one whose plan changed."""
 
@@ -83,7 +80,7 @@ class PlannedVersionRecord(LabelRecord):
     not_planned: list[PlannedStatementRecord]
 
 
-class PlannedUpgradeRecord(_From):
+class PlannedUpgradeRecord(FromRecord):
     """A comparison of plans as JSON."""
 
     answer: dict[str, str]
