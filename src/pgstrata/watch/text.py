@@ -9,18 +9,10 @@ from typing import TypedDict
 from pgstrata.numbers import counted, duration
 from pgstrata.search.bisect.procedure import By
 from pgstrata.search.bisect.search import Outcome
-from pgstrata.search.bisect.text import changed, interval
+from pgstrata.search.bisect.text import SpanRecord, changed, span
 from pgstrata.watch.history import Alarm, Moved
 from pgstrata.watch.known import Known, commits_left
 from pgstrata.watch.measure import Series
-
-
-class SpanRecord(TypedDict):
-    """A ratio with its 95 % interval as JSON."""
-
-    ratio: float
-    low: float
-    high: float
 
 
 class AlarmRecord(TypedDict):
@@ -256,12 +248,6 @@ def values_record(known: Known, series: Series) -> list[PointRecord]:
     ]
 
 
-def span(outcome: Outcome, by: By) -> SpanRecord:
-    """Returns a ratio with its 95 % interval."""
-    change, low, high = interval(outcome, by)
-    return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
-
-
 __all__ = [
     "alarm_record",
     "costs",
@@ -270,7 +256,6 @@ __all__ = [
     "mail",
     "others",
     "size",
-    "span",
     "summary",
     "title",
     "values_record",

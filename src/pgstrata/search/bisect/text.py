@@ -24,6 +24,12 @@ def interval(outcome: Outcome, by: By) -> tuple[float, float, float]:
     return change, min(ends), max(ends)
 
 
+def span(outcome: Outcome, by: By) -> SpanRecord:
+    """Returns an outcome as a ratio, other ÷ good end, with its 95 % interval."""
+    change, low, high = interval(outcome, by)
+    return {"ratio": 1 + change, "low": 1 + low, "high": 1 + high}
+
+
 def changed(outcome: Outcome, by: By) -> str:
     """Returns a change in words: `3.1 % slower (2.6 … 3.6 %)`, `0.82 % more instructions (0.76 … 0.88 %)`."""
     change, low, high = interval(outcome, by)
@@ -226,12 +232,17 @@ class StopRecord(TypedDict):
     date: NotRequired[str]
 
 
-class RatioRecord(TypedDict):
-    """A ratio with its 95 % interval, and its log with the standard error, as JSON."""
+class SpanRecord(TypedDict):
+    """A ratio with its 95 % interval as JSON."""
 
     ratio: float
     low: float
     high: float
+
+
+class RatioRecord(SpanRecord):
+    """A ratio with its 95 % interval, and its log with the standard error, as JSON."""
+
     log_ratio: float
     error: float
 
@@ -311,14 +322,7 @@ def search_json(search_result: SearchResult) -> SearchRecord:
         return None if outcome is None else ratio_of(outcome, by)
 
     def ratio_of(outcome: Outcome, by: By) -> RatioRecord:
-        change, low, high = interval(outcome, by)
-        return {
-            "ratio": 1 + change,
-            "low": 1 + low,
-            "high": 1 + high,
-            "log_ratio": outcome.log_ratio,
-            "error": outcome.error,
-        }
+        return {**span(outcome, by), "log_ratio": outcome.log_ratio, "error": outcome.error}
 
     return {
         "state": known.state,
@@ -371,6 +375,7 @@ def search_json(search_result: SearchResult) -> SearchRecord:
 
 
 __all__ = [
+    "SpanRecord",
     "changed",
     "headline",
     "interval",
@@ -380,5 +385,6 @@ __all__ = [
     "search_json",
     "sentences",
     "shown_probability",
+    "span",
     "though",
 ]

@@ -27,7 +27,7 @@ from pgstrata.page.blocks import (
 )
 from pgstrata.report.export_html import embedded
 from pgstrata.search.bisect.search import Outcome
-from pgstrata.search.bisect.text import changed, interval
+from pgstrata.search.bisect.text import changed, interval, span
 from pgstrata.store import slug
 from pgstrata.watch.detect import Point
 from pgstrata.watch.history import Alarm
@@ -47,7 +47,6 @@ from pgstrata.watch.text import (
     listed_alarms,
     mail,
     size,
-    span,
     summary,
     values_record,
 )
