@@ -58,20 +58,7 @@ def runs(
     if campaign is not None and there and not matching_runs:
         raise unknown_campaign(campaign, {run.campaign for run in there}, results)
     columns = list(RunRow.__annotations__)
-    rows = [
-        [
-            run.run_id,
-            run.campaign,
-            run.variant,
-            run.workload,
-            run.repeat,
-            run.status,
-            run.started,
-            run.steps,
-            run.error,
-        ]
-        for run in matching_runs
-    ]
+    rows = [[getattr(run, name) for name in columns] for run in matching_runs]
     if rows or format is not Format.table:
         print_rows(columns, rows, format)
     else:
