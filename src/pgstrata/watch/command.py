@@ -171,8 +171,8 @@ def _show_due(asked: Watch, form: TextOrJson) -> None:
 
     known, _ = read(asked, lambda text: print(text, file=sys.stderr), progress_console(), lambda: None)
     line = known.line
+    due = next_stop(known)
     if form is TextOrJson.json:
-        due = next_stop(known)
         record: DueRecord = {
             "watch": asked.name,
             "commits": line.newest,
@@ -188,8 +188,7 @@ def _show_due(asked: Watch, form: TextOrJson) -> None:
     )
     for name, series in known.series.items():
         print(f"  {name}, by {series.by}")
-    stop = next_stop(known)
-    print(f"next: {stop.name} {stop.subject}" if stop else "nothing is due")
+    print(f"next: {due.name} {due.subject}" if due else "nothing is due")
     print(f"history: {shlex.quote(str(asked.folder))}")
 
 
