@@ -277,13 +277,12 @@ class _Count:
         last: str | None = None
         # The fewest are made side by side, also of a variant that is counted alone; then one more at a time.
         for number in range(self._wanted.starts, self._wanted.most_starts + 1):
+            wanted = {v.label: number - (self._fewer if v is not variants[0] else 0) for v in variants}
             work = [
                 (variant, n, last)
                 for n in range(1, number + 1)
                 for variant in variants
-                if len(starts[variant.label])
-                < n
-                <= number - (self._fewer if variant is not variants[0] else 0)
+                if len(starts[variant.label]) < n <= wanted[variant.label]
                 and not any(s.error for s in starts[variant.label])
             ]
             for (variant, _, _), result in zip(work, self._together(work), strict=True):
