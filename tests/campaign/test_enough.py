@@ -50,6 +50,8 @@ def test_what_ended_too_early_says_it_after_the_run(place: Path, pgstrata: Progr
     (verdict,) = json.loads(compared.stdout)[0]["steps"]
     assert verdict["word"] == "unclear"
     assert "of at least 8 batches were measured: max_seconds = " in verdict["reason"]
+    check = pgstrata("check", "--base", "a", "--fail-slower", "50%")
+    assert check.returncode == 3 and "unclear: point-query" in check.stderr
 
 
 def test_many_queries_need_more(place: Path, pgstrata: Program, pg17: Server) -> None:

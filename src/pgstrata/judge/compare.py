@@ -596,8 +596,8 @@ def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
 
 
 def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
-    """Returns the verdict, and, where measuring ended before there were enough batches, how long it has to
-    last."""
+    """Returns the verdict; where measuring ended before there were enough batches, set aside for how long it
+    has to last."""
     measured = [*base.values(), *other.values()]
     comparison = measured[0].run.record.comparison
     batches = min(len(m.record.blocks) for m in measured)
@@ -610,7 +610,8 @@ def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
         number = f"max_seconds = {math.ceil(seconds * len(comparison.variants))} or more"
     else:
         number = f"steps of {math.ceil(seconds)} s or more"
-    return replace(verdict, reason=f"{batches} of at least {LEAST_BLOCKS} batches were measured: {number}")
+    # An interval of so few holds less than its confidence: nothing is excluded by it.
+    return set_aside(verdict, f"{batches} of at least {LEAST_BLOCKS} batches were measured: {number}")
 
 
 def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: str) -> Verdict:
