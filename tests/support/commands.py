@@ -348,6 +348,7 @@ def commands_of(server: str, old: str, address: str, proxy: str) -> Iterator[Com
         codes=(0, 2),
     )
     yield Command("completion", ("completion", "bash"), 0.5)
+    yield Command("schema", ("schema", "compare"), 0.7)
     yield Command("runs", ("runs", "--results", SEEN), 1.0)
     yield Command("show", ("show", "1", "--results", SEEN), 1.0, codes=(0, 2))
     yield Command("study show", ("study", "show", "--results", SEEN), 1.0, codes=(0, 1, 2))

@@ -10,6 +10,7 @@ import msgspec
 
 from pgstrata import numbers
 from pgstrata.judge.alone import figures
+from pgstrata.judge.compare import StepVerdictRecord
 from pgstrata.judge.query_causes import CauseRecord
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.stats.verdict import VerdictRecord, Word
@@ -193,7 +194,7 @@ class VersionRecord(LabelRecord):
     reasons: list[str]
     said: str
     checklist: list[Line]
-    whole: NotRequired[VerdictRecord | None]
+    whole: NotRequired[StepVerdictRecord | None]
     answers: NotRequired[AnswersRecord]
     rounds: NotRequired[int]
     rounds_left_out: NotRequired[Any]
