@@ -63,7 +63,7 @@ test-rust: setup
 
 # The files that take longest begin first (tests/support/order.py), so that none is left over at the end.
 test-python: setup
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
+	tests/in_memory.sh $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 slow: setup
 	PGSTRATA_ARCHIVES=$(ARCHIVES) cargo test --release --locked -p pgstrata-tools hostile
