@@ -23,7 +23,6 @@ from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, U
 from support.built import QUICK
 from support.page import PageReader
 from support.program import Program, Running, living_in
-from support.sources import debian_archive
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 
@@ -119,12 +118,11 @@ def test_a_loop_where_statistics_are_reported_is_more_and_is_named(
     pgstrata: Program, place: Path, pg17_built: BuiltServer, built_variant: str
 ) -> None:
     (place / "planted.patch").write_text(PLANTED)
-    # The server that other tests share, and the same with the patch: the compiler's cache has its other files.
+    # The server that other tests share, and it with the patch: the cache of the compiler has its other files.
     planted = built_variant.replace("quick", "planted").replace('label = "built"', 'label = "planted"')
     planted = planted.replace(f'cflags = "{QUICK}"', f'cflags = "{QUICK}"\npatches = ["planted.patch"]')
     (place / "mine.toml").write_text(
-        built_variant + planted +
-        '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
+        built_variant + planted + '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
         'options = { builtin = ["select-only"], modes = ["prepared"] }\n'
     )
     done = pgstrata("count", "mine.toml", *QUICK_COUNT, "--format", "json")
