@@ -11,8 +11,16 @@ import pytest
 from msgspec import structs
 
 from pgstrata.cli.output import aligned
+from pgstrata.count import by
 from pgstrata.count.text import text
-from pgstrata.count.verdicts import CountVerdict, compare_counts, estimate_counts, precise
+from pgstrata.count.verdicts import (
+    USUAL_OF_COUNTS,
+    CountVerdict,
+    compare_counts,
+    estimate_counts,
+    precise,
+)
+from pgstrata.errors import UsageError
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import interval, judge, p_value
 from pgstrata.store.choose import Side
@@ -86,6 +94,14 @@ def test_counts_of_other_work_are_not_judged(tmp_path: Path, how: dict[str, Any]
     verdict = compare_counts(base, [other])[0].steps[0]
     assert verdict.word == word
     assert ("other work" in verdict.reason) == (word == "unclear")
+
+
+@pytest.mark.long
+def test_a_step_that_was_not_counted_is_named_with_the_nearest_that_was(tmp_path: Path) -> None:
+    sides = [Side(name, (counted_run(tmp_path, f"pg{name}-base"),)) for name in ("16", "17")]
+    with pytest.raises(UsageError, match="16 has no counted step qr10") as raised:
+        by.compare(sides[0], sides[1:], ["qr10"], USUAL_OF_COUNTS)
+    assert raised.value.hint == "did you mean `qr100`?"
 
 
 def verdict_of(root: Path, base: dict[str, Any], other: dict[str, Any]) -> CountVerdict:

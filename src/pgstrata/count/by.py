@@ -22,6 +22,7 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.counted import counted_runs
+from pgstrata.suggest import meant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,11 +62,17 @@ def compare(base: Side, others: list[Side], steps: list[str], criterion: Criteri
             raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
     comparisons = compare_counts(base, others, criterion=criterion, steps=steps)
     for comparison in comparisons:
-        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
-        if missing or not comparison.steps:
+        wanted = [step for step in steps if step not in {verdict.step for verdict in comparison.steps}]
+        if wanted or not comparison.steps:
+            counted = dict.fromkeys(
+                step.name
+                for run in counted_runs(base.runs)
+                if run.record.counted is not None
+                for step in run.record.counted.steps
+            )
             raise UsageError(
-                f"{base.name} has no counted step {', '.join(missing) or 'at all'}",
-                "pgstrata show lists those of a run",
+                f"{base.name} has no counted step {', '.join(wanted) or 'at all'}",
+                meant(wanted[0], counted, "counted were") if wanted else "pgstrata show lists those of a run",
             )
     return comparisons
 
