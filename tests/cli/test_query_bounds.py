@@ -129,6 +129,13 @@ def test_a_stream_is_printed_as_a_whole_answer_would_be(
     assert capsys.readouterr().out == "[]\n"
 
 
+def test_a_long_cell_moves_its_own_row_only() -> None:
+    long = "x" * 240
+    lines = output.aligned(("step", "rate"), [("a", 1), (long, 2)])
+    assert [len(line) for line in lines] == [output.WIDEST + 6] * 3 + [len(long) + 6]
+    assert lines[-1] == f"{long}     2"
+
+
 def test_a_query_leaves_the_limits_of_the_process_alone(results: Path) -> None:
     import resource
 

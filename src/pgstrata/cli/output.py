@@ -26,6 +26,8 @@ class Format(StrEnum):
 
 
 FITTED_ROWS = 1000
+WIDEST = 60
+"""Characters of a column; a longer cell moves the rest of its own row only."""
 
 Rows = list[dict[str, Any]]
 """A table in JSON whose columns are those of an answer."""
@@ -109,7 +111,7 @@ def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Returns lines of text columns as wide as they need; numbers are aligned to the right."""
+    """Returns lines of text columns as wide as they need, to `WIDEST`; numbers are aligned to the right."""
     return _Fitted(columns, rows).lines(rows)
 
 
@@ -127,7 +129,7 @@ class _Fitted:
         self._widths = [max(len(name), 1) for name in self._columns]
         for row in rows:
             for i, value in enumerate(row):
-                self._widths[i] = max(self._widths[i], len(_cell(value)))
+                self._widths[i] = max(self._widths[i], min(len(_cell(value)), WIDEST))
 
     def lines(self, rows: Sequence[Sequence[Any]]) -> list[str]:
         """Returns the heads, a rule, and these rows as lines."""
