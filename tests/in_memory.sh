@@ -4,6 +4,6 @@
 set -eu
 available=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
 if [ "$(id -u)" = 0 ] && [ "$available" -ge 16 ] && unshare --mount true 2>/dev/null; then
-    exec unshare --mount sh -euc 'mount -t tmpfs -o size=60%,mode=1777 tmpfs /tmp; exec "$@"' sh "$@"
+    exec unshare --mount sh -euc 'mount -t tmpfs -o size=60%,mode=1777 tmpfs /tmp || :; exec "$@"' sh "$@"
 fi
 exec "$@"
