@@ -413,6 +413,23 @@ def test_a_sample_of_statements_is_recognized(tmp_path: Path) -> None:
     assert any("81 of 91 transactions have no entry" in note for note in header.notes)
 
 
+def test_statements_that_are_their_own_transactions_are_no_gaps(tmp_path: Path) -> None:
+    """PostgreSQL logs their durations behind their transactions, with the number 0."""
+    words = ("SELECT 1", "BEGIN", "UPDATE t SET a = 1", "COMMIT", "SELECT 2", "SELECT 3")
+    numbers = (0, 2, 2, 0, 0, 0)  # of each six entries with four transactions
+    whole = [
+        replace(
+            plain(START + n * MS, 0.1, words[n % 6]),
+            transaction=f"3/{numbers[n % 6] + n // 6 * 4 if numbers[n % 6] else 0}",
+        )
+        for n in range(300)
+    ]
+    header, _ = taken(tmp_path, whole)
+    assert not any("only a part" in note for note in header.notes)
+    header, _ = taken(tmp_path, [entry for n, entry in enumerate(whole) if n // 6 % 4 == 0])
+    assert any("have no entry" in note for note in header.notes)
+
+
 @pytest.mark.parametrize("form", ["csvlog", "jsonlog"])
 def test_a_log_that_was_filtered_is_recognized(tmp_path: Path, form: str) -> None:
     entries = [replace(plain(START + n * MS, 0.1, "SELECT 1"), number=n + 1) for n in range(60)]

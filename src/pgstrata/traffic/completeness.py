@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pgstrata import numbers
@@ -17,16 +18,19 @@ SLOW = 50_000
 """Microseconds: among ENOUGH statements some are faster."""
 
 
+_ENDS_TRANSACTION = re.compile(r"\s*(?:commit|end|rollback|abort|prepare\s+transaction)\b", re.IGNORECASE)
+
+
 class SignsOfSession:
     """What was last seen of a session."""
 
-    __slots__ = ("backend", "first", "last", "local", "next_line", "seen")
+    __slots__ = ("backend", "first", "last", "local", "next_line", "seen", "unnumbered")
 
     def __init__(self) -> None:
         self.next_line = 0
         self.backend = ""
         self.local = ""
-        self.first = self.last = self.seen = 0
+        self.first = self.last = self.seen = self.unnumbered = 0
 
 
 @dataclass
@@ -69,15 +73,27 @@ class Signs:
             if backend != session.backend or number < session.last:
                 self.session(session)
                 session.backend, session.first = backend, number
+            else:
+                session.seen += min(session.unnumbered, max(0, number - session.last - 1))
+            session.unnumbered = 0
             session.last = number
             session.seen += 1
+
+    def statement_of(self, session: SignsOfSession, transaction: str, text: str) -> None:
+        """Adds a statement of the simple protocol to its session.
+
+        Where it is a transaction of its own, its duration is logged behind the end of that, with the number
+        0: it accounts for one of the numbers that no entry has.
+        """
+        if transaction.endswith("/0") and not _ENDS_TRANSACTION.match(text):
+            session.unnumbered += 1
 
     def session(self, session: SignsOfSession) -> None:
         """Adds the transactions of a session that ends."""
         if session.seen:
             self.transactions += session.last - session.first + 1
             self.logged_transactions += session.seen
-            session.seen = 0
+            session.seen = session.unnumbered = 0
 
     def statement(self, took: int) -> None:
         """Adds a statement whose duration is logged with its text."""

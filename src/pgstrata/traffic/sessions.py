@@ -337,6 +337,7 @@ class Reader:
             if session.pending.bare or session.pending.named_parts:
                 self._plain(session)
             self.signs.statement(took)
+            self.signs.statement_of(session.signs, entry.transaction, text)
             self._emit(session, began, took, SIMPLE, text, ())
             return
         name = messages.statement_name(portal or "")
