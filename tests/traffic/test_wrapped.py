@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -343,7 +344,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.c
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_files_are_opened(tmp_path: Path, name: str) -> None:
     pack = PACKED[name]
-    for data in (pack(CSV), pack(CSV[:5000]) + pack(CSV[5000:])):
+    for data in (pack(CSV), pack(CSV[:5000]) + pack(CSV[5000:]), pack(BOM_UTF8 + CSV)):
         _, sessions = captured(tmp_path, data, f"log.{name}")
         assert sum(map(len, sessions)) == 200
     (tmp_path / "cut").write_bytes(pack(CSV)[:-30])

@@ -134,13 +134,25 @@ class _Bounded(io.RawIOBase):
     def __init__(self, unpacked: io.RawIOBase | io.BufferedIOBase, raw: IO[bytes], counts: Counted) -> None:
         self._unpacked, self._counts, self._raw = unpacked, counts, raw
         self._made = 0
+        self._begin = b""
+        self._has_begun = False
 
     def readable(self) -> bool:
         """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fills the buffer. Raises UsageError for a file that unpacks to far too much."""
+        """Fills the buffer, without a byte order mark. Raises UsageError for a file that unpacks to far too
+        much."""
+        if not self._has_begun:
+            self._has_begun = True
+            while len(self._begin) < len(BOM_UTF8) and (data := self._unpacked.read(len(BOM_UTF8))):
+                self._begin += data
+            self._begin = self._begin.removeprefix(BOM_UTF8)
+        if self._begin:
+            size = min(len(buffer), len(self._begin))
+            buffer[:size], self._begin = self._begin[:size], self._begin[size:]
+            return size
         size = self._unpacked.readinto(buffer) or 0
         self._made += size
         if self._made > ALWAYS and self._made > MOST_TIMES * self._counts.bytes:
