@@ -70,6 +70,7 @@ def test_what_there_is_to_know_of_a_statement() -> None:
         "alter table t add a int": shapes.DDL,
         "GRANT SELECT ON t TO app": shapes.DDL,
         "Vacuum (analyze) t": shapes.UTILITY,
+        "Refresh materialized view v": "",
         "TRUNCATE t": "",
         "DISCARD ALL": shapes.FORGETS,
         "DEALLOCATE a": shapes.FORGETS,
