@@ -73,13 +73,13 @@ def explain(
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.server.config.classes import check_keep
-    from pgstrata.server.config.resolve import find_config_file, resolve
+    from pgstrata.server.config.resolve import find_config_file, resolve, stack_of
     from pgstrata.server.find.lookup import server_here
 
     asked = server_here(server)
     if not asked.managed:
         raise UsageError(f"{asked.spec} runs already, and keeps the settings it has", "leave out its config")
-    names = [name for text in config_files for name in text.split("+")]  # as --config takes them
+    names = [name for text in config_files for name in stack_of(text)]  # as --config takes them
     files = [find_config_file(name, Path.cwd()) for name in names]
     check_keep(keep_setting or [])
     keep = [name.lower() for name in keep_setting or []]

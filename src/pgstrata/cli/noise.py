@@ -88,6 +88,7 @@ def noise(
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.self_comparison import options_of, rates_in_pairs, study_of_one
+    from pgstrata.server.config.resolve import stack_of
     from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
@@ -116,7 +117,7 @@ def noise(
         f"--server {server}: noise compares one server with itself",
         "run pgstrata noise for each of them",
     )
-    variant = Variant(server=named.spec, config=[*config.split("+"), *(set_guc or ())])
+    variant = Variant(server=named.spec, config=[*stack_of(config), *(set_guc or ())])
     options = options_of(step, rows, clients)
     keys: dict[str, Any] = {
         "data_dir": data_dir,

@@ -17,6 +17,7 @@ from pgstrata.server.config.resolve import (
     find_config_file,
     resolve,
     shipped_config_files,
+    stack_of,
 )
 from pgstrata.server.config.settings import history, major_of, setting
 from pgstrata.server.find.model import Server
@@ -239,6 +240,19 @@ def test_config_files_are_found_by_name_and_by_path(tmp_path: Path) -> None:
     assert find_config_file("mine", tmp_path).path == tmp_path / "mine.conf"
     assert find_config_file("default.conf", tmp_path).text == "work_mem = 6MB\n"
     assert find_config_file("default", tmp_path).path is None  # the shipped one
+
+
+def test_a_plus_in_the_path_of_a_file_is_no_end_of_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "c++"
+    folder.mkdir()
+    (folder / "a+b.conf").touch()
+    assert stack_of(f"default+{folder}/a+b.conf+work_mem=5MB") == [
+        "default",
+        f"{folder}/a+b.conf",
+        "work_mem=5MB",
+    ]
+    assert stack_of("a+b.conf", folder) == ["a+b.conf"]
+    assert stack_of("a+b.conf+a4", tmp_path) == ["a", "b.conf", "a4"]
 
 
 @pytest.mark.parametrize("name", ["cached-by-gp", "../../etc/passwd", "none.conf", "", ".", "a/b.conf"])

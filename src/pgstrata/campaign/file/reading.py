@@ -28,7 +28,7 @@ from pgstrata.files.user_files import in_command, is_folder, is_there, read_text
 from pgstrata.server.cluster.initdb import check_initdb
 from pgstrata.server.cluster.storage import check_storage
 from pgstrata.server.config.classes import check_keep
-from pgstrata.server.config.resolve import find_config_file, is_setting
+from pgstrata.server.config.resolve import find_config_file, is_setting, stack_of
 from pgstrata.server.connect.pooler import check_through
 from pgstrata.server.find.acquire import check_spec
 from pgstrata.server.find.sources import is_source
@@ -182,7 +182,7 @@ def check_study(
 
 def _read(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
     """Returns the checked study that a file or the command line describes."""
-    document = _with(document, overrides)
+    document = _with(document, overrides, file.parent if file else Path.cwd())
     try:
         study = Study.model_validate(document, context=OF_FILE)
     except ValidationError as error:
@@ -224,18 +224,18 @@ def _check(spec: Study, source: str, file: Path | None, overrides: Overrides) ->
     return campaign
 
 
-def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
+def _with(document: dict[str, Any], overrides: Overrides, beside: Path) -> dict[str, Any]:
     document = dict(document)
     if overrides.servers:
         document["servers"] = list(overrides.servers)
         document.pop("variants", None)
         if overrides.configs or "configs" not in document:
             # --config a --config b+c: two stacks, the second of two config files
-            document["configs"] = [stack.split("+") for stack in overrides.configs]
+            document["configs"] = [stack_of(stack, beside) for stack in overrides.configs]
     elif overrides.configs:
         if document.get("variants"):
             raise UsageError("--config goes with --server where the campaign lists variants one by one")
-        document["configs"] = [stack.split("+") for stack in overrides.configs]
+        document["configs"] = [stack_of(stack, beside) for stack in overrides.configs]
     if overrides.workloads:
         given = [w for w in document.get("workloads", []) if isinstance(w, dict)]
         document["workloads"] = [

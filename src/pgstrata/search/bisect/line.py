@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.config.resolve import stack_of
 from pgstrata.source.git import commit_of, repository
 from pgstrata.source.git_command import run_git
 
@@ -191,11 +192,11 @@ def configs(stacks: Sequence[str], variant: Variant) -> Range:
     """Returns a series of configs of one variant, each a stack like `base+a1`. Raises UsageError as
     `releases` does."""
     _check_series("--configs", stacks)
-    names = ["+".join(Path(part).stem for part in stack.split("+")) for stack in stacks]
+    names = ["+".join(Path(part).stem for part in stack_of(stack)) for stack in stacks]
     if len(set(names)) < len(names):
         names = list(stacks)
     stops = [
-        Stop(stack, name, variant.replaced(config=stack.split("+")))
+        Stop(stack, name, variant.replaced(config=stack_of(stack)))
         for stack, name in zip(stacks, names, strict=True)
     ]
     return Range("config", f"{names[0]} … {names[-1]} on {variant.server}", stops)

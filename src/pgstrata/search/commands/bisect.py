@@ -222,8 +222,9 @@ def _apart(sets: Sequence[str], steps: Sequence[str]) -> tuple[str, ...]:
 def variants_with(config: str, build: str | None) -> VariantOf:
     """Returns what makes variants of servers: they share the config and the build."""
     from pgstrata.campaign.study import Variant
+    from pgstrata.server.config.resolve import stack_of
 
-    keys: dict[str, Any] = {"config": config.split("+")} | ({"build": build} if build else {})
+    keys: dict[str, Any] = {"config": stack_of(config)} | ({"build": build} if build else {})
     return lambda server: Variant(server=server, **keys)
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "quoted",
     "resolve",
     "shipped_config_files",
+    "stack_of",
 ]
 
 _SHIPPED = Path(__file__).parent / "shipped"
@@ -121,6 +122,24 @@ def config_file_of_setting(text: str) -> ConfigFile:
     if len(value) > 1 and value[0] == value[-1] == "'":
         value = value[1:-1].replace("''", "'")
     return ConfigFile(f"{name}={match['value']}", f"{name} = {quoted(value)}\n")
+
+
+def stack_of(text: str, beside: Path | None = None) -> list[str]:
+    """Returns the parts of a config stack as options take it, `base+a1`, in their order.
+
+    A plus in the path of a file that is there, relative to the folder `beside`, is a part of its name.
+    """
+    words = text.split("+")
+    parts = []
+    while words:
+        number = next((n for n in range(len(words), 1, -1) if _is_path("+".join(words[:n]), beside)), 1)
+        parts.append("+".join(words[:number]))
+        words = words[number:]
+    return parts
+
+
+def _is_path(name: str, beside: Path | None) -> bool:
+    return name.endswith(".conf") and "\0" not in name and is_file(Path(beside or ".") / user_path(name))
 
 
 def find_config_file(name: str, beside: Path | None) -> ConfigFile:

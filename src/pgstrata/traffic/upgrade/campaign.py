@@ -12,6 +12,7 @@ from pgstrata.campaign.plan.runs import labels_of_alike
 from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.server.config.resolve import stack_of
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.find.model import Server
 from pgstrata.stats.criterion import FIRST
@@ -199,7 +200,7 @@ def _repeats_there(name: str, variants: Sequence[str], workload: str, results: P
 def _stack(question: Question, header: Header, results: Path) -> list[str]:
     """Returns the config's files in their order; below them, if more sessions were open than usual servers
     take, a file with room for all sessions."""
-    stack = question.config.split("+")
+    stack = stack_of(question.config)
     most = header.most_sessions
     if most <= USUAL_CONNECTIONS:
         return stack

@@ -17,7 +17,7 @@ from pgstrata.measure.campaign import cluster_root
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.server.cluster.cluster import clear_leftovers
-from pgstrata.server.config.resolve import Resolved, find_config_file, resolve
+from pgstrata.server.config.resolve import Resolved, find_config_file, resolve, stack_of
 from pgstrata.server.find.model import Server
 from pgstrata.store.record import QueryPlan
 from pgstrata.traffic.replay.statistics import read_statements
@@ -168,7 +168,7 @@ def plan_upgrade(question: Question, console: Console, interrupts: Interrupts) -
 
 def _config(question: Question, server: Server) -> Resolved:
     return resolve(
-        [find_config_file(name, None) for name in question.config.split("+")],
+        [find_config_file(name, None) for name in stack_of(question.config)],
         server.version_num,
         psutil.virtual_memory().total,
         server.build,
