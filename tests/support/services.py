@@ -242,6 +242,20 @@ def cloudwatch(entries: Sequence[Entry], *, indent: int | None = None) -> str:
     return json.dumps({"events": events, "nextForwardToken": "f/1"}, indent=indent) + "\n"
 
 
+def cloudwatch_csv(entries: Sequence[Entry], *, is_insights: bool = False) -> str:
+    """What CloudWatch's console exports of a log stream, or of a query of Logs Insights, newest first."""
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL if is_insights else csv.QUOTE_MINIMAL)
+    writer.writerow(["@timestamp", "@message", "@logStream"] if is_insights else ["timestamp", "message"])
+    events = [(entry.time, text) for entry in entries for text in entry.parts]
+    for time, text in reversed(events) if is_insights else events:
+        if is_insights:
+            writer.writerow([time.isoformat(" ", "milliseconds").partition("+")[0], text, "app.0"])
+        else:
+            writer.writerow([int(time.timestamp() * 1000), text])
+    return out.getvalue()
+
+
 def _azure(
     rows: Sequence[dict[str, str]], prefixes: Sequence[str], *, flexible: bool
 ) -> list[dict[str, str]]:
@@ -335,6 +349,10 @@ WRAPPED: dict[str, Callable[[str, str, str], str]] = {
     "byte order mark, csvlog": lambda text, csvlog, jsonlog: f"\ufeff{csvlog}",
     "CloudWatch": lambda text, csvlog, jsonlog: cloudwatch(entries(text)),
     "CloudWatch, indented": lambda text, csvlog, jsonlog: cloudwatch(entries(text), indent=4),
+    "CloudWatch, CSV": lambda text, csvlog, jsonlog: cloudwatch_csv(entries(text)),
+    "CloudWatch, CSV of Logs Insights": lambda text, csvlog, jsonlog: cloudwatch_csv(
+        entries(text), is_insights=True
+    ),
     "Azure": lambda text, csvlog, jsonlog: azure(rows(csvlog), _prefixes(csvlog)),
     "Azure, single server": lambda text, csvlog, jsonlog: azure(
         rows(csvlog), _prefixes(csvlog), flexible=False
@@ -352,6 +370,7 @@ __all__ = [
     "cloud_logging",
     "cloudnativepg",
     "cloudwatch",
+    "cloudwatch_csv",
     "docker",
     "entries",
     "heroku",

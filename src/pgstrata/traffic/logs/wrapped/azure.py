@@ -8,15 +8,13 @@ have it in `prefix` and the severity in `errorLevel` alone. Files of "Server log
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import IO, Any
 
-from pgstrata.traffic.logs.line import CUT, LONGEST, Trouble
+from pgstrata.traffic.logs.line import Trouble
+from pgstrata.traffic.logs.wrapped import tables
 from pgstrata.traffic.logs.wrapped.model import SEVERITIES, Record, Wrapping, as_lines, microseconds
 from pgstrata.traffic.logs.wrapped.objects import objects
 
@@ -39,7 +37,7 @@ def recognize(entry: dict[str, Any]) -> Wrapping | None:
 
 def recognize_lines(lines: list[bytes]) -> Wrapping | None:
     """Returns how a table exported as CSV is read, None where the first line does not name its columns."""
-    if lines and {_name(text) for text in _header(lines[0])} >= _COLUMNS:
+    if lines and {_name(text) for text in tables.columns(lines[0])} >= _COLUMNS:
         return Wrapping("CSV of Azure (Log Analytics)", _csv, is_unordered=True)
     return None
 
@@ -48,14 +46,6 @@ def _name(column: str) -> str:
     """Returns the name of a column without the type that Log Analytics puts behind it (`errorLevel_s`), and
     without what an export does (`TimeGenerated [UTC]`)."""
     return re.sub(r"(?:_[sdtg])?(?: \[UTC\])?\Z", "", column.strip()).lower()
-
-
-def _header(line: bytes) -> list[str]:
-    text = line.removeprefix(BOM_UTF8).decode("utf-8", "replace")
-    try:
-        return next(csv.reader([text]), []) if "\0" not in text and len(text) < 20_000 else []
-    except csv.Error:
-        return []
 
 
 def _json(file: IO[bytes], trouble: Trouble) -> Iterator[Record]:
@@ -88,42 +78,8 @@ def _texts_of_json(file: IO[bytes], trouble: Trouble) -> Iterator[_Texts]:
 
 
 def _texts_of_csv(file: IO[bytes], trouble: Trouble) -> Iterator[_Texts]:
-    csv.field_size_limit(LONGEST)
-    text = io.TextIOWrapper(io.BufferedReader(_Kept(file)), "utf-8-sig", "surrogateescape", newline="")
-    reader = csv.reader(text)
-    try:
-        names = [_name(column) for column in next(reader, [])]
-    except csv.Error:
-        names = []
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error:
-            trouble.lose(CUT, b"")
-            continue
-        if row is None:
-            return
-        if len(row) == len(names):
-            yield dict(zip(names, row, strict=True))
-        elif row:
-            trouble.lose(CUT, ",".join(row)[:200].encode("utf-8", "replace"))
-
-
-class _Kept(io.RawIOBase):
-    """Bytes of a file that stays open when its text has been read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        """Returns True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fills the buffer."""
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    for row in tables.rows(file, trouble):
+        yield {_name(column): value for column, value in row.items()}
 
 
 def _record(texts: _Texts, trouble: Trouble, *, is_raw: bool) -> Iterator[Record]:

@@ -25,6 +25,8 @@ def wrapping(head: Sequence[bytes]) -> Wrapping | None:
         return _of_json(head)
     if (wrapped := azure.recognize_lines(lines)) is not None:
         return wrapped
+    if (wrapped := amazon.recognize_lines(lines)) is not None:
+        return wrapped
     if (wrapped := kubernetes.recognize_lines(lines)) is not None:
         return wrapped
     if (wrapped := printed.recognize_lines(lines)) is not None:
