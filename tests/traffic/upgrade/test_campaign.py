@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from pgstrata.campaign.plan.order import seconds_of
 from pgstrata.server.find.model import Server
-from pgstrata.traffic.captured import Header
+from pgstrata.traffic.captured import Database, Header
 from pgstrata.traffic.replay.options import ReplayOptions
+from pgstrata.traffic.replay.steps import replay_step
 from pgstrata.traffic.upgrade.campaign import labels, rounds_in_time
 from pgstrata.traffic.upgrade.question import Question, server_of, spec_of, targets_of
 from pgstrata.traffic.upgrade.versions import Servers
@@ -58,6 +60,13 @@ def test_as_fast_as_answers_come_there_are_enough_rounds_to_look() -> None:
     header = Header(begin=0, end=10**7, seconds=0.1, most_sessions=1)
     rounds = rounds_in_time(question(), ReplayOptions(speed=0), header, 2, 2.0)
     assert dict(rounds.keys) == {"until": "verdict", "max_seconds": 200.0}
+
+
+def test_a_round_takes_as_long_as_its_log_and_not_as_it_may() -> None:
+    header = Header(begin=0, end=130_000, databases=[Database("shop", statements=1)])
+    seconds = rounds_in_time(question(), ReplayOptions(), header, 2, 2.0).seconds
+    step = replay_step(ReplayOptions(seconds=seconds), header, [])
+    assert step.seconds == 448.0 and seconds_of(step) == 0.13
 
 
 def test_versions_are_called_as_they_were_written() -> None:

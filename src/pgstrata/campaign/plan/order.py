@@ -247,9 +247,10 @@ def refined_share(
 
 
 def seconds_of(phase: Phase) -> float:
-    """Returns how many seconds a phase takes, as the plan shows it."""
+    """Returns how many seconds a phase takes, as the plan shows it. A step that is expected to end by itself
+    may have `seconds` as its bound."""
     if isinstance(phase, Step):
-        return phase.seconds or phase.estimated_seconds or 0.0
+        return min((s for s in (phase.seconds, phase.estimated_seconds) if s), default=0.0)
     return phase.seconds if isinstance(phase, Settle) else 0.0
 
 
