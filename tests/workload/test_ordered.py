@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.workload.core.ordered import Order, digests_of, end_of_order, in_both_directions, order_of
+from pgstrata.workload.core.ordered import (
+    Order,
+    all_rows_of,
+    digests_of,
+    end_of_order,
+    in_both_directions,
+    order_of,
+)
 
 Row = tuple[int, bytes]
 
@@ -17,6 +24,26 @@ def answered(rows: list[Row], limit: int | None = None, *, falling: bool = False
     upwards = sorted(sorted(rows, key=lambda row: row[1]), key=lambda row: sign * row[0])
     downwards = sorted(sorted(rows, key=lambda row: row[1], reverse=True), key=lambda row: sign * row[0])
     return order_of(*([value for _, value in both[:limit]] for both in (upwards, downwards)))
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT a FROM t WHERE b = 1 LIMIT 20", "SELECT a FROM t WHERE b = 1 "),
+        ("SELECT a FROM t -- LIMIT\nOFFSET 3 LIMIT 1;", "SELECT a FROM t -- LIMIT\n"),
+        (
+            "(SELECT a FROM t ORDER BY a) UNION SELECT 1 FETCH FIRST ROW ONLY",
+            "(SELECT a FROM t ORDER BY a) UNION SELECT 1 ",
+        ),
+        ("SELECT a FROM t ORDER BY a LIMIT 1", None),
+        ("SELECT a FROM t WHERE b = (SELECT 1 LIMIT 1)", None),
+        ("SELECT t.limit, 'LIMIT 1' FROM t", None),
+        ("FETCH 20 FROM c", None),
+    ],
+)
+def test_rows_from_which_a_limit_takes_any(text: str, rows: str | None) -> None:
+    whole = all_rows_of(text)
+    assert whole is None if rows is None else whole is not None and f" FROM ({rows}\n) AS " in whole
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([b"a", b"b", b"c", b""])), max_size=20)

@@ -39,7 +39,7 @@ ANALYZE;
 """
 
 CHANGED = (
-    "SELECT id, to_tsquery('simple', name) FROM items WHERE id = $1",  # up to 13 parts of item_7 may be apart
+    "SELECT id, to_tsquery('simple', name) FROM items WHERE id = $1 LIMIT 1",  # parts of item_7 up to 13
     "SELECT id FROM items WHERE k < $1 ORDER BY place(id), k",  # the same rows in another order
     "SELECT CASE WHEN id > 301 THEN to_tsquery('simple', name) END FROM items WHERE id = $1",  # not at first
     "INSERT INTO entries (name) VALUES ('item_' || $1) RETURNING id, to_tsquery('simple', name)",  # id apart
@@ -77,6 +77,7 @@ SAME = (
 )
 
 VARYING = (
+    "SELECT n FROM pages WHERE n <> $1 LIMIT 3",  # in the order of the table, whatever the plan
     "SELECT id FROM items WHERE k < $1 LIMIT 5",
     "SELECT n FROM pages WHERE n <> $1 ORDER BY n % 2 LIMIT 7",  # and which of them come
     "SELECT n, about FROM pages WHERE n <> $1 ORDER BY n % 2",  # json has no order: ties are not known

@@ -2,13 +2,14 @@
 
 A few executions of each statement, with other values, are done again on each variant. Where answers of what
 reads only differ, it is executed again with other plans: an answer that then is another on the same server
-depends on the order of rows or on the moment, and is compared with none. Where a query asks for an order, and
+depends on the order of rows or on the moment, and is compared with none. So does one whose LIMIT, without an
+ORDER BY, cuts through the same rows. Where a query asks for an order, and
 the order differs, it is asked for it with what its ORDER BY leaves open in both directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from pgstrata.measure.turns.participant import Participant
 from pgstrata.store.record import AnswerRecord
 from pgstrata.store.statement import Statement
 from pgstrata.workload.core.language import AloneStatement, Step
-from pgstrata.workload.core.ordered import Order, digests_of, end_of_order, in_both_directions, order_of
+from pgstrata.workload.core.ordered import (
+    Order,
+    all_rows_of,
+    digests_of,
+    end_of_order,
+    in_both_directions,
+    order_of,
+)
 from pgstrata.workload.core.recorded import answer_in_any_order, digest_of_lines, lines_of, rows_from
 
 MOST_STATEMENTS = 500
@@ -104,6 +112,7 @@ def _compare_queries(
             for label, side_answers in first.items()
         )
     }
+    varying |= _cut_anywhere(asking, {each: text for each, (text,) in differing.items()}, varying)
     directions = {
         each: both
         for each, (text,) in differing.items()
@@ -119,6 +128,25 @@ def _compare_queries(
         if statement not in refused:
             _keep(asking.group.here, statement, alone, executions[statement], first)
     return refused
+
+
+def _cut_anywhere(
+    asking: Asking, differing: Mapping[Execution, str], varying: Collection[Statement]
+) -> set[Statement]:
+    """Returns the statements whose LIMIT takes others of the same rows, or of rows that are too many to be
+    compared: without an ORDER BY any of them are right."""
+    by_statement: dict[Statement, Execution] = {}
+    for each in differing:
+        if each.statement not in varying:
+            by_statement.setdefault(each.statement, each)
+    whole = {each: [text] for each in by_statement.values() if (text := all_rows_of(differing[each]))}
+    answers = asking.ask(whole, (), _answer) if whole else {}
+    return {
+        each.statement
+        for each in whole
+        if None in (digests := {_digest(side_answers, each) for side_answers in answers.values()})
+        or len(digests) == 1
+    }
 
 
 def _is_refused(execution: Execution, answers: Mapping[str, Answers]) -> bool:

@@ -17,6 +17,9 @@ BEHIND_ORDER = frozenset(("limit", "offset", "fetch", "for"))
 """Reserved words that end an ORDER BY."""
 
 
+_CUTS = frozenset(("limit", "offset", "fetch"))
+
+
 class Order(NamedTuple):
     """The rows of an answer in their order.
 
@@ -47,6 +50,35 @@ def end_of_order(text: str) -> int | None:
             is_inside = is_inside or (before, word) == ("order", "by")
         before, end = word or (token.text if token.kind == "other" else ""), at
     return end if is_inside else None
+
+
+def all_rows_of(text: str) -> str | None:
+    """Returns a query of the number of rows and of a digest, in any order, that a query without ORDER BY has
+    before its outermost LIMIT, OFFSET or FETCH; None for other queries.
+
+    Which of these rows it takes is open; if the digest is the same, so is the answer.
+    """
+    depth = at = 0
+    before, begin = "", None
+    for token in tokens(text):
+        word = token.text.lower() if token.kind == "word" and before != "." else ""
+        if token.text in ("(", "["):
+            depth += 1
+        elif token.text in (")", "]"):
+            depth -= 1
+        elif depth == 0 and ((before, word) == ("order", "by") or (token.text == ";" and begin is None)):
+            return None
+        elif depth == 0 and begin is None and word in _CUTS:
+            begin = at
+        if token.kind not in ("space", "comment"):
+            before = word or (token.text if token.kind == "other" else "")
+        at += len(token.text)
+    if begin is None or not text[:begin].strip():
+        return None
+    return (
+        "SELECT count(*), sum(('x' || substr(md5(found::text), 1, 15))::bit(60)::bigint) "
+        f"FROM ({text[:begin]}\n) AS found"
+    )
 
 
 def in_both_directions(text: str, columns: int) -> tuple[str, str] | None:
@@ -92,4 +124,4 @@ def digests_of(orders: Sequence[Order]) -> tuple[list[str], bool]:
     return digests, is_open and len(set(digests)) == 1
 
 
-__all__ = ["Order", "digests_of", "end_of_order", "in_both_directions", "order_of"]
+__all__ = ["Order", "all_rows_of", "digests_of", "end_of_order", "in_both_directions", "order_of"]
