@@ -24,7 +24,7 @@ from pgstrata.server.find.model import Server
 from pgstrata.source.build import BuiltServer, build
 from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
-from support.disks import small_disk
+from support.disks import ON_DISK, small_disk
 from support.forks import run_pgstrata
 from support.needs import mark_by_fixtures, missing_mark, needs
 from support.order import Durations, place_in_order
@@ -179,7 +179,20 @@ def place() -> Iterator[Path]:
 
     At its end no process may be left that lives in it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    with _new_place("/tmp") as folder:
+        yield folder
+
+
+@pytest.fixture
+def place_on_disk() -> Iterator[Path]:
+    """Another such folder, on no file system in memory where there is a disk."""
+    with _new_place(ON_DISK) as folder:
+        yield folder
+
+
+@contextmanager
+def _new_place(parent: str) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir=parent))
     folder.chmod(0o755)
     try:
         yield folder

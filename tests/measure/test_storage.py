@@ -122,29 +122,29 @@ def test_a_full_disk_of_the_log_is_said_in_words_of_its_own(
 
 
 def test_folders_of_a_variant_are_told_and_cleared_after_a_kill(
-    place: Path, memory: Path, pgstrata: Program, pg17: Server
+    place: Path, place_on_disk: Path, memory: Path, pgstrata: Program, pg17: Server
 ) -> None:
-    (place / "wal").mkdir(0o755)
-    file = campaign(place, f'data_dir = "{memory}"\nwal_dir = "{place}/wal"')
+    (place_on_disk / "wal").mkdir(0o755)
+    file = campaign(place, f'data_dir = "{memory}"\nwal_dir = "{place_on_disk}/wal"')
     file.write_text(file.read_text().replace("seconds = 2", "seconds = 60"))
     running = Running(place, ["run", str(file)])
     running.wait_for(lambda: running.child("pgstrata-driver") and any(memory.glob("*/run/.s.PGSQL.*")))
     os.kill(running.process.pid, signal.SIGKILL)
     running.end()
-    assert any(memory.iterdir()) and any((place / "wal").iterdir())
+    assert any(memory.iterdir()) and any((place_on_disk / "wal").iterdir())
     file.write_text(file.read_text().replace("seconds = 60", "seconds = 1"))
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("cleared what an earlier pgstrata left") >= 2
-    assert not any(memory.iterdir()) and not any((place / "wal").iterdir())
+    assert not any(memory.iterdir()) and not any((place_on_disk / "wal").iterdir())
     (run,) = Results(place / "results").runs()
     assert run.variant.endswith(f".few.{memory.name}.wal-wal")
     storage = run.record.storage
     assert storage and storage.data and storage.wal and storage.delay is None
     assert (storage.data.folder, storage.data.fs) == (str(memory), "tmpfs")
-    assert storage.wal.folder == f"{place}/wal" and storage.wal.fs != "tmpfs"
+    assert storage.wal.folder == f"{place_on_disk}/wal" and storage.wal.fs != "tmpfs"
     page = next((place / "results").rglob("*.html")).read_text()
-    assert f"data in {memory} (tmpfs)" in page and f"write-ahead log in {place}/wal (" in page
+    assert f"data in {memory} (tmpfs)" in page and f"write-ahead log in {place_on_disk}/wal (" in page
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
+from support.disks import ON_DISK
 from support.needs import needs
 
 # Everything is logged, and autovacuum comes within a second or two.
@@ -29,8 +30,8 @@ SETTINGS = {
 
 @contextmanager
 def running(server: Server) -> Iterator[Cluster]:
-    """A cluster with the database pgstrata, in a folder that every account can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="pgo", dir="/tmp"))
+    """A cluster with the database pgstrata, in a folder on a disk that every account can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="pgo", dir=ON_DISK))
     folder.chmod(0o755)
     try:
         with Cluster(server, Resolved("test", settings=SETTINGS), folder / "c") as cluster:

@@ -137,14 +137,14 @@ def test_stop_without_start() -> None:
     counters.close()
 
 
-def test_writes_are_seen_on_the_device(tmp_path: Path) -> None:
-    devices = disks.devices_of(tmp_path)
+def test_writes_are_seen_on_the_device(place_on_disk: Path) -> None:
+    devices = disks.devices_of(place_on_disk)
     if not devices:
         pytest.skip("the temporary folder is on no block device")
     counters = HostCounters(devices)
     before = counters.read()
     size = 4 << 20
-    with (tmp_path / "file").open("wb") as file:
+    with (place_on_disk / "file").open("wb") as file:
         file.write(os.urandom(size))
         file.flush()
         os.fsync(file.fileno())

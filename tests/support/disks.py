@@ -1,13 +1,17 @@
-"""Disks in memory that can be filled."""
+"""Disks in memory that can be filled, and one that is no memory."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+ON_DISK = os.environ.get("PGSTRATA_TESTS_DISK", "/tmp")
+"""A folder on a disk with a short name, also where all else that tests write is in memory (in_memory.sh)."""
 
 
 @contextmanager

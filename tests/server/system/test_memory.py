@@ -36,14 +36,14 @@ def can_limit() -> bool:
     return True
 
 
-def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> None:
+def test_every_process_of_the_server_is_limited(place_on_disk: Path, pg17: Server) -> None:
     if not can_limit():
-        with cluster(pg17, place / "c") as limited:
+        with cluster(pg17, place_on_disk / "c") as limited:
             limited.create()
             with pytest.raises(ServerError, match="memory cannot be limited here"):
                 limited.start()
         return
-    with cluster(pg17, place / "c") as limited:
+    with cluster(pg17, place_on_disk / "c") as limited:
         limited.create()
         limited.start()
         paths = groups_of(limited)
@@ -87,11 +87,11 @@ def test_a_server_that_needs_more_is_killed_and_the_limit_named(
     assert list((place / "data").iterdir()) == []
 
 
-def test_a_limited_server_starts_with_nothing_cached(place: Path, pg17: Server) -> None:
+def test_a_limited_server_starts_with_nothing_cached(place_on_disk: Path, pg17: Server) -> None:
     """Pages that an earlier start, or a copy, left in memory would cost the new group nothing."""
     if not can_limit():
         pytest.skip("no group for memory can be made here")
-    with cluster(pg17, place / "c") as limited:
+    with cluster(pg17, place_on_disk / "c") as limited:
         limited.create()
         limited.start()
         with limited.connect() as connection:
