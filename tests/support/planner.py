@@ -27,6 +27,8 @@ CREATE TABLE app.events (id serial PRIMARY KEY, kind varchar(40) NOT NULL, city 
     tags int[], doc tsvector, span int4range, amount app.price, at timestamptz, flag boolean);
 CREATE INDEX events_kind ON app.events (kind);
 CREATE INDEX events_lower ON app.events (lower(city));
+CREATE INDEX events_words ON app.events USING gin (to_tsvector('simple', kind));
+CREATE INDEX events_zips ON app.events USING gin ((ARRAY[zip, zip % 7]));
 CREATE INDEX events_clicks ON app.events (at) WHERE kind = 'click';
 CREATE TABLE parts (id int, day date, v int) PARTITION BY RANGE (day);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2024-01-01') TO ('2024-07-01');
@@ -51,6 +53,8 @@ QUERIES = (
     "SELECT * FROM app.events WHERE kind = 'click' AND city = 'city7' AND zip = 7",
     "SELECT * FROM app.events WHERE lower(city) = 'city9'",
     "SELECT * FROM app.events WHERE lower(city) < 'city5'",
+    "SELECT * FROM app.events WHERE to_tsvector('simple', kind) @@ 'click'::tsquery",
+    "SELECT * FROM app.events WHERE ARRAY[zip, zip % 7] @> ARRAY[5]",
     "SELECT count(*) FROM app.events WHERE zip IN (1, 2, 3)",
     "SELECT * FROM app.events WHERE tags @> ARRAY[5]",
     "SELECT * FROM app.events WHERE tags && ARRAY[1, 12]",

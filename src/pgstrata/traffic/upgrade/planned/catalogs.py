@@ -10,10 +10,15 @@ import psycopg
 
 from pgstrata.server.capabilities import catalog_of, column, relation
 
+# Statistics of an expression are of its values; an index such as GIN stores parts of them, of another type.
 _COLUMNS = """
 SELECT n.nspname::text, c.relname::text, a.attname::text, a.attnum::int, c.oid::bigint,
-    a.atttypid::bigint, {collation}
+    CASE WHEN o.opcintype = 2277 THEN coalesce(nullif(t.typarray, 0), t.oid) ELSE coalesce(o.opcintype, t.oid)
+    END::bigint, {collation}
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_index i ON i.indexrelid = c.oid AND i.indkey[a.attnum - 1] = 0
+LEFT JOIN pg_opclass o ON o.oid = i.indclass[a.attnum - 1] AND o.opckeytype <> 0
 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'm', 'i', 'I', 'f')
 AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 """
