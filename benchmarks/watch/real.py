@@ -1,4 +1,4 @@
-"""Watches real commits of PostgreSQL with slow ones among them: which are found, and what does it cost?
+"""Watches real commits of PostgreSQL with slow ones among them: which does it date, and what does it cost?
 
 python benchmarks/watch/real.py --repo ~/postgresql --newest f20c427834 --folder /var/tmp/real --hours 1
 
@@ -165,9 +165,12 @@ def _file(slow: Slow, source: bytes) -> bytes:
 
 
 def tables(watched: Mapping[str, Any], commits: Sequence[str], subjects: Sequence[str]) -> list[str]:
-    """Returns what was found, what else, and what it cost, in Markdown. commits, subjects: of the line."""
+    """Returns what the slow commits were dated to, other changes, and the cost, in Markdown.
+
+    commits, subjects: of the line.
+    """
     place = {commit: position for position, commit in enumerate([watched["anchor"], *commits])}
-    alarms = list(watched["alarms"])
+    alarms, planted = watched["alarms"], {subjects.index(slow.subject) + 1 for slow in SLOW}
     lines = ["| position | slow commit | known from | dated to | more |", "|---:|---|---|---|---|"]
     for slow in sorted(SLOW, key=lambda slow: subjects.index(slow.subject)):
         position = subjects.index(slow.subject) + 1
@@ -175,9 +178,9 @@ def tables(watched: Mapping[str, Any], commits: Sequence[str], subjects: Sequenc
         lines.append(
             f"| {position} | {slow.subject} | {slow.known} | {_dates(there, place)} | {_moves(there)} |"
         )
-        alarms = [a for a in alarms if a not in there]
+    others = [a for a in alarms if not planted & set(_stretch(a, place))]
     lines += ["", "| other changes | dated to | more |", "|---|---|---|"]
-    lines += [f"| {a['subject']} | {_dates([a], place)} | {_moves([a])} |" for a in alarms]
+    lines += [f"| {a['subject']} | {_dates([a], place)} | {_moves([a])} |" for a in others]
     lines += ["", "| position | commit | seconds | CPU | of it the build |", "|---:|---|---:|---:|---:|"]
     for cost in sorted(watched["costs"], key=lambda cost: str(cost["at"])):
         same = f", same code as {cost['same_as'][:10]}" if cost["same_as"] else ""
