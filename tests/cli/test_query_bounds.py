@@ -61,7 +61,8 @@ def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) ->
         start(results, "select range, repeat('x', 20000) from range(60000)", "--format", form)
     )
     assert (code, stderr) == (0, "")
-    assert most < GIGABYTE / 2
+    # DuckDB uses what it may where it is ahead of the output.
+    assert most < 640 << 20
 
 
 @pytest.mark.program
