@@ -172,7 +172,7 @@ class StepWatch:
                     self._cluster.postmaster.pid,
                     clients,
                     self._interval,
-                    self._cpu.read_backends,
+                    self._read_backends,
                 )
             if self._cluster.log_file is not None:
                 self._log = LogWindow(self._cluster.log_file)
@@ -186,6 +186,12 @@ class StepWatch:
         if self._waits_hertz > 0:
             self._waits = self._try("wait events", lambda: self._open_waits(pids))
         self._result.observe_seconds += time.monotonic() - started
+
+    def _read_backends(self) -> None:
+        """Reads the clocks of all connections' backends: on a busy machine some have ended before the end of
+        the step is seen."""
+        self._cpu.read_backends()
+        self._replica.read_backends()
 
     def begin(self) -> None:
         """Begins the watch when the driver said `measuring`: reads CPU, host and WAL position, starts the
