@@ -14,7 +14,9 @@ from pgstrata.traffic.shapes import shape
 
 PIECES = st.sampled_from(
     """SELECT|from|'it''s'|E'a\\'b'|$$ body $$|$f$ $$ $f$|"a b"|/* a /* b */ c */|/*|'|"|$1|$23|12|1.5e-3|.5
-    |0xff|-|- 1|(|)|,|;|a.b|x1|::int|$|ü|\\|B'01'|U&'d\\0061t'|in (1,2, 3)|N'x'| |-- end""".split("|")  # noqa: SIM905
+    |0xff|-|- 1|(|)|,|;|a.b|x1|::int|::|numeric|distinct|on|by|$|ü|\\|B'01'|U&'d\\0061t'|in (1,2, 3)|N'x'| |-- end""".split(
+        "|"
+    )  # noqa: SIM905
 )
 STATEMENT = st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=80)
 
@@ -50,6 +52,11 @@ def test_a_masked_statement_has_the_same_shape_and_other_values(text: str) -> No
         ("/* app:shop */ SELECT E'\\'' || $$a 'b'$$ || $f$x$f$", "SELECT $1 || $2 || $3"),
         ('SELECT "a 1" FROM "T"."b"', 'SELECT "a 1" FROM "T"."b"'),
         ("SELECT t1.a2, 1e5, 0x1F, 1_000", "SELECT t1.a2, $1, $2, $3"),
+        ("SELECT x::int/* a /* b */ c */(12)", "SELECT x::int (12)"),
+        ("SELECT x::/* a */numeric -- b\n (10,2)", "SELECT x:: numeric (10,2)"),
+        ("SELECT numeric/* a */(10,2) '5'", "SELECT numeric (10,2) $1"),
+        ('SELECT x::"numeric" (10,2)', 'SELECT x::"numeric" (10,2)'),
+        ("SELECT DISTINCT/* a */ON (1) x", "SELECT DISTINCT ON (1) x"),
         ("SELECT 'never closed", "SELECT $1"),
         ("", ""),
     ],

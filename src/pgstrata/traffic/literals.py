@@ -136,8 +136,11 @@ _BEHIND_PLACE = frozenset(
 _ENDS_BY = _BEHIND_PLACE - {",", ")", "asc", "desc", "nulls", "using"}
 _GROUPING = frozenset(("sets", "rollup", "cube", "by", ",", "("))
 
+_COMMENT = r"/\*|--"
 _PERHAPS_PLACE = re.compile(
-    rf"\bby\b|\bdistinct\s+on\b|::\s*[\w.]+\s*\(|\b(?:{'|'.join(_TYPES)})\s*\(", re.IGNORECASE
+    rf"\bby\b|\bdistinct\s*(?:\bon\b|{_COMMENT})|::[\s\w.\"]*(?:\(|{_COMMENT})"
+    rf"|\b(?:{'|'.join(_TYPES)})\"?\s*(?:\(|{_COMMENT})",
+    re.IGNORECASE,
 )
 
 
@@ -239,6 +242,8 @@ class _Reading:
 
     def _is_cast(self, number: int) -> bool:
         """Returns whether this word is the name of a type behind `::`."""
+        if self._pieces[self._at[number]].kind in _LITERALS:
+            return False
         while number > 1 and self._words[number - 1] == ".":  # of a schema
             number -= 2
         return number > 1 and self._words[number - 1] == self._words[number - 2] == ":"
