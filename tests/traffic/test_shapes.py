@@ -14,9 +14,8 @@ from pgstrata.traffic.shapes import shape
 
 PIECES = st.sampled_from(
     """SELECT|from|'it''s'|E'a\\'b'|$$ body $$|$f$ $$ $f$|"a b"|/* a /* b */ c */|/*|'|"|$1|$23|12|1.5e-3|.5
-    |0xff|-|- 1|(|)|,|;|a.b|x1|::int|::|numeric|distinct|on|by|$|ü|\\|B'01'|U&'d\\0061t'|in (1,2, 3)|N'x'| |-- end""".split(
-        "|"
-    )  # noqa: SIM905
+    |0xff|-|- 1|(|)|,|;|a.b|x1|::int|::|numeric|distinct|on|by
+    |$|ü|\\|B'01'|U&'d\\0061t'|in (1,2, 3)|N'x'| |-- end""".split("|")  # noqa: SIM905
 )
 STATEMENT = st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=80)
 
