@@ -34,11 +34,6 @@ def noise(kind: str, count: int, rng: np.random.Generator) -> Array:
             return rng.normal(0, 0.01, count) + np.where(stalled, rng.exponential(0.3, count), 0)
         case "two states":
             return np.where(rng.random(count) < 0.5, 0.0, 0.15) + rng.normal(0, 0.002, count)
-        case "connections":
-            # New after every four pairs. By chance they differ by half of what turns on them do; a tenth was
-            # measured.
-            chance = rng.normal(0, 0.015, (-(-count // 8), 2))
-            return np.tile(chance, 4).reshape(-1)[:count] + rng.normal(0, 0.03, count)
         case _:
             carried = float(kind.removeprefix("autocorrelated "))
             steps = rng.normal(0, 0.03 * math.sqrt(1 - carried**2), count)
@@ -52,8 +47,7 @@ def noise(kind: str, count: int, rng: np.random.Generator) -> Array:
 def pairs(kind: str, times_faster: float, rng: np.random.Generator) -> tuple[Array, Array]:
     """Returns rates of executions taken A B, B A, A B, …"""
     logs = noise(kind, 2 * MOST, rng).reshape(MOST, 2)
-    if kind != "connections":  # else the columns are the sides
-        logs[1::2] = logs[1::2, ::-1]
+    logs[1::2] = logs[1::2, ::-1]
     return np.exp(-logs[:, 0]), np.exp(math.log(times_faster) - logs[:, 1])
 
 
@@ -79,7 +73,6 @@ def watched(base: Array, other: Array, queries: int = 1) -> tuple[Word, int, boo
         "heavy tails",
         "stalls",
         "two states",
-        "connections",
         "autocorrelated 0.3",
         "autocorrelated 0.7",
         "autocorrelated 0.95",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +22,6 @@ from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.query_session import ExecutedTurn, QuerySession
 from pgstrata.measure.recovery import HeldLog, replay, write_log
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.measure.step_records import (
@@ -33,7 +32,7 @@ from pgstrata.measure.step_records import (
     statement_rows,
 )
 from pgstrata.observe import StepWatch
-from pgstrata.observe.other_load import OtherLoad
+from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step_watch import OwnTime
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.cluster.served import Served
@@ -44,6 +43,7 @@ from pgstrata.store.record import (
     AnswerRecord,
     QueryCauseRecord,
     QueryPairs,
+    Slice,
     TookTurns,
 )
 from pgstrata.workload.core.language import Digest, Step
@@ -128,15 +128,35 @@ class StoredStep:
 
 
 class Executed(NamedTuple):
-    """What a step did of which nothing is kept."""
+    """What a step did of which nothing is kept. load: of other programs beside it, None where it is not
+    known."""
 
     done: Done
-    turn: ExecutedTurn
+    statements: Sequence[StatementDone]
+    load: LoadReading | None
 
-    @property
-    def statements(self) -> Sequence[StatementDone]:
-        """The recorded statements."""
-        return self.turn.statements
+    def other_load(self, limit: float) -> float | None:
+        """Returns the share of the CPUs that other programs used; None where it is not known, or any may be
+        used (limit: 1)."""
+        return None if self.load is None or limit >= 1 else self.load.record(limit).other_load
+
+    def turn(self, pair: int, load_limit: float, without: int = 0) -> Slice | None:
+        """Returns the turn of these executions, of one query on one connection; None where nothing was timed.
+
+        without: how many of the first do not count. load_limit: as of `other_load`.
+        """
+        counted = self.statements[without:]
+        seconds = sum(statement.seconds for statement in counted)
+        if not counted or seconds <= 0:
+            return None
+        cpu = [statement.cpu.seconds for statement in counted if statement.cpu is not None]
+        return Slice(
+            pair=pair,
+            seconds=seconds,
+            rate=len(counted) / seconds,
+            other_load=self.other_load(load_limit),
+            cpu_seconds=round(sum(cpu), 9) if len(cpu) == len(counted) else None,
+        )
 
 
 class StepMeasurement:
@@ -305,32 +325,7 @@ class StepMeasurement:
             with suppress(OSError):
                 reading = load.read() if load is not None else None
         assert done is not None  # events() raises where it does not come
-        return Executed(done, ExecutedTurn(statements, reading))
-
-    @contextmanager
-    def session(self, step: Step, longest_seconds: float) -> Iterator[QuerySession]:
-        """Opens a connection on which the transaction of a step is executed when it is asked for.
-
-        longest_seconds: that the transaction may take. Raises DriverError where the connection cannot be
-        opened.
-        """
-        where, (role,) = self._where, step.roles
-        server = where.cluster.standbys.serving(reads_only=step.reads_only)
-        spec = driver_spec(
-            # It ends when it is told to.
-            replace(step, roles=[replace(role, operations=None)], seconds=1.0),
-            server.connection(where.database, confined=step.confined),
-            self._seed,
-            "blocking",
-            turns=GivenSlices(),
-            local=self._local,
-        )
-        with Driver(spec, cpus=where.settings.driver_cpus) as driver:
-            driver.others_seconds = longest_seconds
-            driver.ready()
-            session = QuerySession(driver)
-            yield session
-            session.end()
+        return Executed(done, statements, reading)
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """Returns the driver's spec of a part; that of the first part is kept with the run."""

@@ -213,7 +213,7 @@ class AloneExecution:
             pair=max(1, pair),
             seconds=total.seconds_total,
             rate=total.count / total.seconds_total,
-            other_load=executed.turn.other_load(side.load_limit),
+            other_load=executed.other_load(side.load_limit),
         )
 
     def _verdict(self, other: Participant, slices: Mapping[str, Sequence[Slice]]) -> Verdict:

@@ -152,7 +152,7 @@ class ArmTurns:
         done = executed.statements
         if failed := next((execution.error for execution in done if execution.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
-        turn = executed.turn.slice(pair, side.load_limit, warm)
+        turn = executed.turn(pair, side.load_limit, warm)
         if turn is None:
             return f"{side.label}: no execution came to its end"
         arm.seconds = 1 / turn.rate

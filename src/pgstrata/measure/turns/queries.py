@@ -11,10 +11,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
 
 from msgspec import structs
 
@@ -23,7 +22,6 @@ from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule, begins_anew
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
-from pgstrata.measure.query_session import ExecutedTurn, QuerySession
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
@@ -40,14 +38,11 @@ MOST_EXECUTIONS = 50
 """Of one query in a turn: a short one is repeated for about `QUERY_SECONDS`."""
 
 WARM_SECONDS = 1.0
-"""The first turn on a connection does not count where a query takes less: it reads its catalogs again."""
+"""A query that takes less is executed once in each turn before it counts: its connection is new, and reads
+its catalogs again."""
 
 MOST_PAIRS = 1000
 """Of one query."""
-
-SESSION_PAIRS = 4
-"""Of one query before all connections are new. What they are by chance stays in these pairs: batches of as
-many neighbours are among those that `stats.estimate` tries from 32 pairs on."""
 
 START_PAIRS = 16
 """Of one query before servers start anew, where they do: fewer are not precise enough for what a start is by
@@ -84,7 +79,7 @@ class Query:
 
     @property
     def is_warmed(self) -> bool:
-        """Whether the first turn on a connection does not count."""
+        """Whether the first execution of a turn does not count."""
         return self.seconds < WARM_SECONDS
 
 
@@ -142,78 +137,6 @@ def _cpu(executions: Sequence[StatementDone]) -> ExecutionCpu | None:
 
 def _mean(seconds: Sequence[float | None]) -> float:
     return round(sum(part or 0.0 for part in seconds) / len(seconds), 9)
-
-
-class Sessions:
-    """The connections of all variants for one query, new after `SESSION_PAIRS` pairs.
-
-    step: the executions of one turn; longest_seconds: that they may take.
-    """
-
-    def __init__(self, step: Step, longest_seconds: float) -> None:
-        self._step, self._longest_seconds = step, longest_seconds
-        self._open: dict[str, tuple[ExitStack, QuerySession]] = {}
-        self._pairs = 0
-
-    def __enter__(self) -> Sessions:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        for label in list(self._open):
-            self._end(label, error)
-
-    def next_pair(self) -> None:
-        """Begins a pair, after so many on new connections."""
-        if self._pairs >= SESSION_PAIRS:
-            self.close()
-        self._pairs += 1
-
-    def execute(self, side: Participant, *, warm: bool) -> ExecutedTurn:
-        """Returns what a variant did in its turn. warm: the first turn on a connection does not count.
-
-        Raises DriverError where a new connection does not execute it. A server may have ended one that was
-        idle meanwhile.
-        """
-        while True:
-            opened = side.label in self._open
-            try:
-                session = self._session(side)
-                if session.is_new and warm:
-                    session.execute()
-                return session.execute()
-            except DriverError as error:
-                self._end(side.label, error)
-                if not opened:
-                    raise
-
-    def _session(self, side: Participant) -> QuerySession:
-        if side.label not in self._open:
-            assert side.measurement is not None
-            with ExitStack() as stack:
-                opening = side.measurement.session(self._step, self._longest_seconds)
-                session = stack.enter_context(opening)
-                self._open[side.label] = stack.pop_all(), session
-        return self._open[side.label][1]
-
-    def close(self) -> None:
-        """Closes all connections."""
-        for label in list(self._open):
-            self._end(label)
-        self._pairs = 0
-
-    def _end(self, label: str, error: BaseException | None = None) -> None:
-        """Ends a connection; after an error at once."""
-        if (opened := self._open.pop(label, None)) is not None:
-            with suppress(DriverError):
-                stack, _ = opened
-                if error is None:
-                    stack.close()
-                else:
-                    stack.__exit__(type(error), error, error.__traceback__)
 
 
 class QueryExecution:
@@ -288,24 +211,17 @@ class QueryExecution:
 
     def _execute(self, query: Query, deadline: float) -> None:
         """Executes pairs of a single query, until it is known or its time is over; one pair at least."""
-        step = replace(self._single.step(query.name, query.executions), confined=self._confined)
-        with Sessions(step, query.executions * self._single.limit_seconds) as sessions:
-            self._execute_on(sessions, query, deadline)
-
-    def _execute_on(self, sessions: Sessions, query: Query, deadline: float) -> None:
         while self._goes_on(query):
             if self._start_anew is not None and query.pairs_of_start[self._start] >= START_PAIRS:
                 self._start += 1
-                sessions.close()
                 self._start_anew(self._start)
             sides = self._sides(query)
             if len(sides) < 2:
                 break
-            sessions.next_pair()
             query.pairs_of_start[self._start] += 1
             for place in order_of_pair(query.pairs, len(sides)):
                 self._base.run.interrupts.check()
-                self._turn(sides[place], query, sessions)
+                self._turn(sides[place], query)
             # After an odd pair one variant has come first once more than the other, which few pairs forgive.
             looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
             if looks and self._pairs is None:
@@ -313,13 +229,14 @@ class QueryExecution:
             if time.monotonic() >= deadline:
                 break
 
-    def _turn(self, side: Participant, query: Query, sessions: Sessions) -> None:
+    def _turn(self, side: Participant, query: Query) -> None:
         if side.error is not None or side.measurement is None:
             return
         # What a server that has just started reads again counts for nobody.
-        warm = query.is_warmed or (self._start > 1 and query.pairs_of_start[self._start] == 1)
+        warm = int(query.is_warmed or (self._start > 1 and query.pairs_of_start[self._start] == 1))
+        step = self._single.step(query.name, query.executions + warm)
         try:
-            executed = sessions.execute(side, warm=warm)
+            executed = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
             self._leave(side, Participant.accepts_connections)
             message = server_said(error.message, LONGEST_MESSAGE)
@@ -329,14 +246,15 @@ class QueryExecution:
         if failed := next((statement for statement in statements if statement.error is not None), None):
             query.turns[side.label] = _with_execution(turns, failed)
             return
-        turn = executed.slice(query.pairs, side.load_limit)
+        turn = executed.turn(query.pairs, side.load_limit, warm)
         if turn is None:
             return
+        counted = statements[warm:]
         query.turns[side.label] = _replaced(
             turns,
             slices=(*turns.slices, turn),
-            planning=(*turns.planning, _planning(statements)),
-            cpu=(*turns.cpu, _cpu(statements)),
+            planning=(*turns.planning, _planning(counted)),
+            cpu=(*turns.cpu, _cpu(counted)),
             starts=len(query.pairs_of_start),
         )
 
