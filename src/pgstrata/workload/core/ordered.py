@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pgstrata.sql_tokens import tokens
@@ -31,24 +31,42 @@ class Order(NamedTuple):
     is_open: bool
 
 
-def end_of_order(text: str) -> int | None:
-    """Returns where the outermost ORDER BY of a query ends; None where it has none."""
-    depth = at = end = 0
-    before, is_inside = "", False
+class _Word(NamedTuple):
+    """A token of a query. word: its lower case where it is a word that may be reserved; before: the word, or
+    the sign, in front of it; begin, end: where it stands; is_outermost: whether it is in no brackets."""
+
+    text: str
+    word: str
+    before: str
+    begin: int
+    end: int
+    is_outermost: bool
+
+
+def _words(text: str) -> Iterator[_Word]:
+    """Yields the tokens of a query but for blanks and comments."""
+    depth = end = 0
+    before = ""
     for token in tokens(text):
-        at += len(token.text)
+        begin, end = end, end + len(token.text)
         if token.kind in ("space", "comment"):
             continue
         word = token.text.lower() if token.kind == "word" and before != "." else ""
-        if token.text in ("(", "["):
-            depth += 1
-        elif token.text in (")", "]"):
-            depth -= 1
-        elif depth == 0:
-            if is_inside and (word in BEHIND_ORDER or token.text == ";"):
+        step = {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
+        depth += step
+        yield _Word(token.text, word, before, begin, end, depth == 0 and not step)
+        before = word or (token.text if token.kind == "other" else "")
+
+
+def end_of_order(text: str) -> int | None:
+    """Returns where the outermost ORDER BY of a query ends; None where it has none."""
+    end, is_inside = 0, False
+    for each in _words(text):
+        if each.is_outermost:
+            if is_inside and (each.word in BEHIND_ORDER or each.text == ";"):
                 break
-            is_inside = is_inside or (before, word) == ("order", "by")
-        before, end = word or (token.text if token.kind == "other" else ""), at
+            is_inside = is_inside or (each.before, each.word) == ("order", "by")
+        end = each.end
     return end if is_inside else None
 
 
@@ -58,26 +76,19 @@ def all_rows_of(text: str) -> str | None:
 
     Which of these rows it takes is open; if the digest is the same, so is the answer.
     """
-    depth = at = 0
-    before, begin = "", None
-    for token in tokens(text):
-        word = token.text.lower() if token.kind == "word" and before != "." else ""
-        if token.text in ("(", "["):
-            depth += 1
-        elif token.text in (")", "]"):
-            depth -= 1
-        elif depth == 0 and ((before, word) == ("order", "by") or (token.text == ";" and begin is None)):
+    begin = None
+    for each in _words(text):
+        if not each.is_outermost:
+            continue
+        if (each.before, each.word) == ("order", "by") or (each.text == ";" and begin is None):
             return None
-        elif depth == 0 and begin is None and word in _CUTS:
-            begin = at
-        if token.kind not in ("space", "comment"):
-            before = word or (token.text if token.kind == "other" else "")
-        at += len(token.text)
+        if begin is None and each.word in _CUTS:
+            begin = each.begin
     if begin is None or not text[:begin].strip():
         return None
     return (
-        "SELECT count(*), sum(('x' || substr(md5(found::text), 1, 15))::bit(60)::bigint) "
-        f"FROM ({text[:begin]}\n) AS found"
+        "SELECT count(*), sum(('x' || substr(md5(answer::text), 1, 15))::bit(60)::bigint) "
+        f"FROM ({text[:begin]}\n) AS answer"
     )
 
 
