@@ -82,8 +82,8 @@ class Signs:
     def statement_of(self, session: SignsOfSession, transaction: str, text: str) -> None:
         """Adds a statement of the simple protocol to its session.
 
-        Where it is a transaction of its own, its duration is logged behind the end of that, with the number
-        0: it accounts for one of the numbers that no entry has.
+        Outside a transaction block its duration is logged after the commit, with the number 0: it accounts
+        for one of the numbers that no entry has.
         """
         if transaction.endswith("/0") and not _ENDS_TRANSACTION.match(text):
             session.unnumbered += 1
