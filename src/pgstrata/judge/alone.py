@@ -51,10 +51,12 @@ class AloneVerdict:
 
 
 def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict:
-    """Returns the verdict on the pairs so far, of one comparison or of several. It may be looked at after
-    every pair, and pairs that other programs disturbed are left out."""
+    """Returns the verdict on the pairs so far, of one comparison or of several, whose servers started once.
+
+    It may be looked at after every pair, and pairs that other programs disturbed are left out.
+    """
     pairs = together([pairs_of(base, other) for base, other in parts])
-    return sequential.look(pairs.base, pairs.other, criterion=criterion, first=FIRST)
+    return sequential.look(pairs.base, pairs.other, starts=len(parts), criterion=criterion, first=FIRST)
 
 
 def alone_in(

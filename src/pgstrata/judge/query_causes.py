@@ -49,17 +49,23 @@ ALIKE = 0.9
 
 
 def look(
-    base: Sequence[Slice], other: Sequence[Slice], load_limit: float, criterion: Criterion, looks: int = 1
+    base: Sequence[Slice],
+    other: Sequence[Slice],
+    load_limit: float,
+    criterion: Criterion,
+    looks: int = 1,
+    starts: int = 0,
 ) -> Verdict:
     """Returns the verdict on the pairs of two series of turns, which may be looked at after every pair.
 
     Where other programs disturbed most of them, it is one by CPU time. looks: how many candidates there are
-    of which the best is taken; the interval allows for it.
+    of which the best is taken; the interval allows for it. starts: as of `stats.executions.look`, 0 for turns
+    of one server.
     """
     turns = AloneTurns(base, load_limit), AloneTurns(other, load_limit)
     pairs = pairs_of(*turns)
     criterion = Criterion(criterion.margin, 1 - (1 - criterion.confidence) / max(1, looks))
-    verdict = executions.look(pairs.base, pairs.other, criterion=criterion)
+    verdict = executions.look(pairs.base, pairs.other, criterion=criterion, starts=starts)
     if not (disturbance := disturbed_by([turns])):
         return verdict
     bounded = judge_bounded([turns], criterion) or bounded_interval([turns], criterion)
@@ -327,10 +333,10 @@ def judge_cause(
         differs = f"the plan differs ({_difference(record.differences[0])}), and "
         sentence = f"not known: {differs if any(record.differences[0]) else ''}{why}"
     else:
-        remaining = look(record.base, record.forced, load_limit, criterion)
+        remaining = look(record.base, record.forced, load_limit, criterion, starts=1)
         forced = times(remaining)
         if record.new:
-            change = look(record.base, record.new, load_limit, criterion)
+            change = look(record.base, record.new, load_limit, criterion, starts=1)
             # A remedy with the old plan may have gone on with the turns of the same two.
             more = [(each.turns.with_it, each.turns.without) for each in record.remedies if each.plan_is_old]
             longest = max([(record.forced, record.new), *more], key=lambda both: len(both[1]))

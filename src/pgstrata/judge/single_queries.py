@@ -6,16 +6,19 @@ where the other side ends clearly before it.
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.bounded import BY_CPU_TIME, disturbed_by, judge_bounded
-from pgstrata.judge.pairs import disturbed_pairs, pairs_of, together
+from pgstrata.judge.pairs import disturbed_pairs, neighbours, pairs_of, together
 from pgstrata.judge.query_parts import MeanExecutions, mean_executions
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
@@ -104,6 +107,19 @@ def judge_query(
         if why:
             return replace(verdict, reason=f"{verdict.reason}; {why}")
     return verdict
+
+
+def scatter_of_pairs(base: QuerySide, other: QuerySide) -> float:
+    """Returns the standard deviation of the log ratio of a pair, half of the distance between its 16th and
+    84th percentile; 0 below two pairs."""
+    turns = _turns(base, other)
+    logs = [
+        math.log(ours.rate / theirs.rate) for ours, theirs in neighbours(*turns) if ours.rate and theirs.rate
+    ]
+    if len(logs) < 2:
+        return 0.0
+    low, high = np.quantile(logs, (0.16, 0.84))
+    return float(high - low) / 2
 
 
 def _starts(parts: Sequence[tuple[QuerySide, QuerySide]]) -> int:
@@ -206,7 +222,8 @@ def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) 
     if not both or 2 * len(both) < pairs:
         return None
     planning, execution = (
-        _phase([ours[n] for ours, _ in both], [theirs[n] for _, theirs in both], criterion) for n in (0, 1)
+        _phase([ours[n] for ours, _ in both], [theirs[n] for _, theirs in both], criterion, _starts(parts))
+        for n in (0, 1)
     )
     return Phases(planning, execution)
 
@@ -225,8 +242,10 @@ def _apart(turns: QueryTurns) -> dict[int, _Apart]:
     }
 
 
-def _phase(base: Sequence[float], other: Sequence[float], criterion: Criterion) -> PhaseTimes:
-    verdict = executions.look([1 / x for x in base], [1 / x for x in other], criterion=criterion)
+def _phase(base: Sequence[float], other: Sequence[float], criterion: Criterion, starts: int) -> PhaseTimes:
+    verdict = executions.look(
+        [1 / x for x in base], [1 / x for x in other], criterion=criterion, starts=starts
+    )
     return PhaseTimes(statistics.median(base), statistics.median(other), verdict.word)
 
 
@@ -260,4 +279,5 @@ __all__ = [
     "judge_queries",
     "judge_query",
     "rate_of",
+    "scatter_of_pairs",
 ]

@@ -61,7 +61,7 @@ DISAGREE = 2.58
 START_ERROR = 0.006
 """Standard deviation of the log ratio of two equal servers from start to start, which no pair of one start
 tells: of points-covered-si the ratio of 14 comparisons spread by 0.63 % at an error of 0.26 % of their pairs
-(benchmarks/results/layouts.md)."""
+(benchmarks/results/layouts.md); of queries of TPC-DS 0.4 to 0.5 % (benchmarks/results/queries.md)."""
 
 STALLED = math.log(1000.0)
 """A slice without any operation counts as 1000 times slower: an outlier whose size does not matter."""

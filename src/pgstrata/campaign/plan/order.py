@@ -113,17 +113,23 @@ def laid_out_alike(variants: Sequence[PlannedVariant]) -> bool:
     return len({(v.server.spec, v.server.bin_dir) for v in variants}) == 1 and draw() is not None
 
 
-def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[PlannedVariant]) -> bool:
-    """Returns whether servers are started anew between the batches of a step in windows.
+def begins_anew(
+    spec: Study,
+    workload: ChosenWorkload,
+    variants: Sequence[PlannedVariant],
+    most_bytes: int = READ_AGAIN_BYTES,
+) -> bool:
+    """Returns whether servers are started anew between the batches of a step in windows, or pairs of queries.
 
-    With a small margin always; else where a verdict is waited for that a start may turn, and it costs little.
+    With a small margin always; else where a verdict is waited for that a start may turn, and it costs little:
+    not with more data than `most_bytes` to read again.
     """
     if spec.margin < SMALL_MARGIN:
         return True
     if spec.until == "time" or spec.margin >= START_MARGIN:
         return False
     plain = all(variant.memory is None and variant.replicas is None for variant in variants)
-    return plain and workload.cost.disk_bytes <= READ_AGAIN_BYTES
+    return plain and workload.cost.disk_bytes <= most_bytes
 
 
 def warmed_up(step: Step, spec: Study, first: bool) -> Step:

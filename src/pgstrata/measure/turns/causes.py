@@ -263,10 +263,10 @@ class _Examination:
         limit = query.variant.load_limit
 
         def is_known() -> bool:
-            remaining = look(base.slices, forced.slices, limit, self._criterion)
+            remaining = look(base.slices, forced.slices, limit, self._criterion, starts=1)
             if own_seconds is None:
                 return remaining.decided
-            change = look(base.slices, new.slices, limit, self._criterion)
+            change = look(base.slices, new.slices, limit, self._criterion, starts=1)
             removed = look(forced.slices, new.slices, limit, self._criterion)
             return attribution(change, remaining, removed) in SETTLED and change.decided
 

@@ -21,16 +21,18 @@ from pgstrata import numbers
 from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule, begins_anew
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
-from pgstrata.judge.single_queries import QuerySide, judge_query
+from pgstrata.judge.single_queries import QuerySide, judge_query, scatter_of_pairs
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import USUAL, Criterion
+from pgstrata.stats.estimate import START_ERROR
 from pgstrata.stats.executions import FIRST
 from pgstrata.stats.verdict import Verdict
 from pgstrata.store.record import ExecutionCpu, QueryPairs, QueryTurns
 from pgstrata.turns.model import order_of_pair
+from pgstrata.turns.windows import START_AGAIN_SECONDS
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.recorded import CANCELLED
 
@@ -44,9 +46,13 @@ its catalogs again."""
 MOST_PAIRS = 1000
 """Of one query."""
 
-START_PAIRS = 16
-"""Of one query before servers start anew, where they do: fewer are not precise enough for what a start is by
-chance to matter."""
+START_PAIRS = (8, 128)
+"""Of one query before servers start anew, where they do, at least and at most: fewer hardly tell what a start
+is by chance, and after more a few more starts cost nothing."""
+
+READ_AGAIN_BYTES = 2 << 30
+"""Data of one cluster with which servers still start anew between pairs. The first execution of a query that
+reads it again does not count, and the page cache of a machine that measures has as much."""
 
 LONGEST_MESSAGE = 200
 """Characters of what a server says of a query it rejects."""
@@ -61,11 +67,19 @@ class Query:
     pairs_of_start: Counter[int] = field(default_factory=Counter)
     """By the number of the servers' start."""
     is_known: bool = False
+    pair_seconds: float = 0.0
+    """Of all pairs so far, by the clock."""
 
     @property
     def pairs(self) -> int:
         """So far."""
         return self.pairs_of_start.total()
+
+    @property
+    def starts(self) -> int:
+        """How many starts with equally many pairs would tell as much as its own, rounded down: a single pair
+        after a start is hardly a second one (Kish 1965, 11.7)."""
+        return self.pairs**2 // sum(count**2 for count in self.pairs_of_start.values())
 
     @property
     def seconds(self) -> float:
@@ -81,6 +95,16 @@ class Query:
     def is_warmed(self) -> bool:
         """Whether the first execution of a turn does not count."""
         return self.seconds < WARM_SECONDS
+
+
+def order_after_start(start: int, pair: int, variants: int) -> list[int]:
+    """Returns the numbers of the variants in their order in a pair of a query, counted from the start of the
+    servers; both numbers from 1.
+
+    Who comes first after a start gets other memory than who comes second
+    (benchmarks/results/queries.md): after every second start that is another one.
+    """
+    return order_of_pair(pair + 2 * (start - 1), variants)
 
 
 def queries_of(passes: Mapping[str, Sequence[StatementDone]]) -> list[Query]:
@@ -165,7 +189,7 @@ class QueryExecution:
             (participant for participant in self._here if participant.label == base), self._here[0]
         )
         self._margin, self._seconds, self._pairs, self._leave = margin, seconds, pairs, leave
-        self._start_anew, self._start = start_anew, 1
+        self._start_anew, self._start, self._start_seconds = start_anew, 1, START_AGAIN_SECONDS
         self._queries = queries_of({participant.label: participant.once() for participant in self._here})
         self._comparisons = max(1, len(self._queries) * (len(self._here) - 1))
 
@@ -212,22 +236,49 @@ class QueryExecution:
     def _execute(self, query: Query, deadline: float) -> None:
         """Executes pairs of a single query, until it is known or its time is over; one pair at least."""
         while self._goes_on(query):
-            if self._start_anew is not None and query.pairs_of_start[self._start] >= START_PAIRS:
-                self._start += 1
-                self._start_anew(self._start)
+            self._begin_anew(query)
             sides = self._sides(query)
             if len(sides) < 2:
                 break
             query.pairs_of_start[self._start] += 1
-            for place in order_of_pair(query.pairs, len(sides)):
+            begun = time.monotonic()
+            for place in order_after_start(self._start, query.pairs_of_start[self._start], len(sides)):
                 self._base.run.interrupts.check()
                 self._turn(sides[place], query)
+            query.pair_seconds += time.monotonic() - begun
             # After an odd pair one variant has come first once more than the other, which few pairs forgive.
             looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
             if looks and self._pairs is None:
                 query.is_known = self._known(query)
             if time.monotonic() >= deadline:
                 break
+
+    def _begin_anew(self, query: Query) -> None:
+        """Starts servers anew where another start tells more of a query than another pair."""
+        pairs = query.pairs_of_start[self._start]
+        if self._start_anew is None or pairs < START_PAIRS[0]:
+            return
+        if pairs < min(START_PAIRS[1], self._pairs_of_a_start(query)):
+            return
+        self._start += 1
+        begun = time.monotonic()
+        self._start_anew(self._start)
+        self._start_seconds = time.monotonic() - begun
+
+    def _pairs_of_a_start(self, query: Query) -> float:
+        """Returns how many pairs of a query after each start make the error least for the time they take.
+
+        It is a sample of two stages, of which the first is what a start is by chance (Cochran 1977, 10.6).
+        """
+        pair_seconds = query.pair_seconds / query.pairs
+        scatter = max(
+            (
+                scatter_of_pairs(self._side(self._base, query), self._side(side, query))
+                for side in self._sides(query)[1:]
+            ),
+            default=0.0,
+        )
+        return scatter / START_ERROR * math.sqrt(self._start_seconds / pair_seconds)
 
     def _turn(self, side: Participant, query: Query) -> None:
         if side.error is not None or side.measurement is None:
@@ -255,7 +306,7 @@ class QueryExecution:
             slices=(*turns.slices, turn),
             planning=(*turns.planning, _planning(counted)),
             cpu=(*turns.cpu, _cpu(counted)),
-            starts=len(query.pairs_of_start),
+            starts=query.starts,
         )
 
     def _known(self, query: Query) -> bool:
@@ -335,7 +386,7 @@ class QueryExecution:
 def measure(group: Group, schedule: Schedule) -> None:
     """Measures a pass over all queries on each variant, then each query alone in pairs, all clusters up."""
     watched = group.settings.until == "verdict"
-    anew = begins_anew(group.settings, group.workload, group.variants)
+    anew = begins_anew(group.settings, group.workload, group.variants, READ_AGAIN_BYTES)
     with ExitStack() as rows:
         group.each(partial(Participant.measure_once, rows=rows))
         if len(group.here) > 1:
@@ -362,4 +413,4 @@ def measure(group: Group, schedule: Schedule) -> None:
             participant.store_once()
 
 
-__all__ = ["Query", "QueryExecution", "measure", "queries_of"]
+__all__ = ["Query", "QueryExecution", "measure", "order_after_start", "queries_of"]
