@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,14 @@ def test_closed_network() -> None:
     check_tells(doctor.closed_network(lambda: None), "warn", "open", "CLONE_NEWNET")
 
 
+def test_the_name_of_loopback() -> None:
+    def unknown(host: str, port: None) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    check_tells(doctor.name_of_loopback(), "ok", "known")
+    check_tells(doctor.name_of_loopback(unknown), "bad", "without statistics", "127.0.0.1 localhost")
+
+
 @pytest.mark.parametrize(("mine", "state"), [(1, "bad"), (2, "warn"), (8, "ok")])
 def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(mine)))
@@ -182,12 +191,12 @@ def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> No
 @pytest.mark.program
 def test_this_machine(tmp_path: Path) -> None:
     checks = doctor.examine(tmp_path / "data")
-    assert len({c.name for c in checks}) == len(checks) == 15
+    assert len({c.name for c in checks}) == len(checks) == 16
     for check in checks:
         assert check.seen
         assert bool(check.fix) == (check.state in ("warn", "bad"))
     # An empty root is a machine that shows nothing: no check may fail over that.
-    assert len(doctor.examine(tmp_path, tmp_path)) == 15
+    assert len(doctor.examine(tmp_path, tmp_path)) == 16
 
 
 def test_facts_of_this_machine(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class RootSystem:
         include = f"--include={','.join(packages)}"
         subprocess.run(["mmdebstrap", *options, include, suite, str(place)], check=True)
         shutil.copy("/etc/resolv.conf", place / "etc/resolv.conf")
+        (place / "etc/hosts").write_text("127.0.0.1 localhost\n")
         shutil.copy(CERTIFICATES, place / CERTIFICATES.relative_to("/"))
 
     def run(

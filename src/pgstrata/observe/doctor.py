@@ -11,6 +11,7 @@ import errno
 import os
 import platform
 import shutil
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -357,6 +358,21 @@ def closed_network(probe: Callable[[], Way | None] | None = None) -> Check:
     )
 
 
+def name_of_loopback(resolve: Callable[[str, None], object] = socket.getaddrinfo) -> Check:
+    """Checks whether this machine knows the name `localhost`, which servers before 15 need."""
+    name = "name localhost"
+    try:
+        resolve("localhost", None)
+    except OSError:
+        return Check(
+            name,
+            "bad",
+            "not known: servers before 15 start without statistics and without autovacuum",
+            "Add the line `127.0.0.1 localhost` to /etc/hosts.",
+        )
+    return Check(name, "ok", "known")
+
+
 def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> list[Check]:
     """Returns the results of all checks, for a data folder that need not exist yet. Takes half a second."""
     return [
@@ -375,6 +391,7 @@ def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> 
         counting(),
         io_uring(root),
         closed_network(),
+        name_of_loopback(),
     ]
 
 

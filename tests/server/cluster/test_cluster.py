@@ -293,6 +293,16 @@ def test_a_server_that_dies_at_its_start_says_why(pg12: Server, place: Path) -> 
         assert not cluster.postmaster.alive()
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can hide /etc/hosts from a process")
+def test_a_server_without_its_statistics_is_refused(pg12: Server, place: Path) -> None:
+    """As in a container without /etc/hosts: each look at its statistics would wait for ten seconds."""
+    hide = "mount --bind /dev/null /etc/hosts && mount --bind /dev/null /etc/resolv.conf"
+    hidden = ("unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh")
+    output, _ = owner(pg12.spec, place / "c", "removed", prefix=hidden).communicate(timeout=120)
+    assert "without its statistics collector: could not resolve" in output
+    assert not working_in(place / "c")
+
+
 def test_initdb_options(pg12: Server, pg17: Server, place: Path) -> None:
     with Cluster(pg12, PLAIN, place / "c", initdb=["--data-checksums", "--wal-segsize=4"]) as cluster:
         cluster.create()

@@ -14,7 +14,7 @@ from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
-from pgstrata.server.system.log_end import loader_complaint, problem, tail
+from pgstrata.server.system.log_end import loader_complaint, problem, tail, without_statistics
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +40,7 @@ class Startup:
         """Returns when the server accepts connections and has a database to connect to."""
         self._wait_until_ready(process)
         self._check_loader()
+        self._check_statistics()
         self._make_first_database()
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -58,6 +59,16 @@ class Startup:
             raise ServerError(
                 f"the server {self.server.label} runs without a library it should have: {complaint}",
                 "mend the path in `env`; the account of the server has to be able to read the file",
+            )
+
+    def _check_statistics(self) -> None:
+        """Raises ServerError if the server counts nothing and cleans up nothing: each look at its statistics
+        would wait for ten seconds, and without autovacuum it is another server."""
+        if reason := without_statistics(self.log, self.log_begin):
+            raise ServerError(
+                f"the server {self.server.label} runs without its statistics collector: {reason}",
+                "servers before 15 count over the address of localhost: add `127.0.0.1 localhost` to "
+                "/etc/hosts where it is missing",
             )
 
     def _ready(self, pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -23,13 +24,29 @@ def loader_complaint(file: Path, begin: int) -> str:
 
     begin: byte of the log at which the server was started. glibc's wording; musl's loader does not start.
     """
+    return next((line for line in _since(file, begin) if line.startswith("ERROR: ld.so: object")), "")
+
+
+def without_statistics(file: Path, begin: int) -> str:
+    """Returns why a server before 15 runs without its statistics collector; empty if it has one.
+
+    begin: byte of the log at which the server was started. The reason is the line before the collector's end.
+    """
+    lines = _since(file, begin)
+    for before, line in pairwise(["", *lines]):
+        if "disabling statistics collector" in line:
+            return before.partition("LOG:  ")[2] or line.partition("LOG:  ")[2] or line
+    return ""
+
+
+def _since(file: Path, begin: int) -> list[str]:
+    """Returns the first lines of a log from a byte on; none where it cannot be read."""
     try:
         with file.open("rb") as log:
             log.seek(begin)
-            text = log.read(65536).decode(errors="replace")
+            return log.read(65536).decode(errors="replace").splitlines()
     except OSError:
-        return ""
-    return next((line for line in text.splitlines() if line.startswith("ERROR: ld.so: object")), "")
+        return []
 
 
 def problem(text: str) -> str:
