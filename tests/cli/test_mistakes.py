@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli import main
+from pgstrata.cli.commands import Program
+from pgstrata.cli.ending import OTHER_WORDS
 from pgstrata.server.find.model import Server
 from support.runs import make_campaign
 
@@ -37,6 +39,9 @@ count mine.conf                                 | 2 | mine.conf is not a campaig
 run slow.sql.sql                                | 2 | no campaign file slow.sql.sql; pgstrata init
 run query.sql                                   | 2 | query.sql is not a campaign file; compare-queries
 run random.pgstrata | 2 | random.pgstrata is not a campaign file; pgstrata verify random.pgstrata
+list | 2 | there is no command list; pgstrata runs
+diff a b | 2 | there is no command diff; pgstrata compare does that
+replay app.dump | 2 | there is no command replay; pgstrata upgrade
 run watch.toml | 2 | watch.toml is the file of a watch; pgstrata watch watch.toml
 watch campaign.toml | 2 | campaign.toml is a campaign file; pgstrata run campaign.toml
 watch mine.conf                                 | 2 | mine.conf is not valid TOML; a line of its own
@@ -327,3 +332,10 @@ def test_so_does_one_that_a_server_has_to_tell(
 
 def test_there_are_enough_of_them() -> None:
     assert len([*rows(MISTAKES), *rows(WITH_RESULTS), *rows(WITH_SERVERS)]) >= 2 * 72
+
+
+def test_words_of_other_programs_stand_for_commands_of_this_one() -> None:
+    commands = set(Program().list_commands(None))
+    assert commands >= OTHER_WORDS.keys()
+    words = [word for of_command in OTHER_WORDS.values() for word in of_command.split()]
+    assert len(words) == len(set(words)) and not commands & set(words)

@@ -46,6 +46,9 @@ def report_error(error: Exception) -> int:
         path = context.command_path if context is not None else "pgstrata"
         if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
             return _without_arguments(context, path)
+        if meant := _other_word(error, context):
+            _print(meant, f"{path} --help shows all commands")
+            return int(error.exit_code)
         if wanted := _wanted_option(error, context):
             _print(f"there is no command {wanted.lstrip('-')}", f"write {path} {wanted}")
             return int(error.exit_code)
@@ -91,6 +94,31 @@ def _without_arguments(context: Any, path: str) -> int:
         names = ", ".join(context.command.list_commands(context))
         _print(f"{path} needs a command: {names}", f"{path} --help shows what they do")
     return 2
+
+
+OTHER_WORDS = {
+    "runs": "list ls history results",
+    "compare": "diff delta",
+    "run": "test regress start exec measure sysbench",
+    "report": "html page plot graph chart draw",
+    "serve": "web gui ui browse dashboard open",
+    "servers": "versions install download fetch",
+    "count": "profile callgrind instructions",
+    "compare-queries": "explain sql queries",
+    "capture": "log logs",
+    "upgrade": "replay migrate",
+    "query": "export",
+}
+"""Words of other programs by the command that does what they say."""
+
+
+def _other_word(error: Any, context: Any) -> str:
+    """Returns what to say of a word that is the command of other programs; an empty text for others."""
+    word = re.match(r"No such command '([\w-]+)'", error.format_message())
+    if word is None or context is None or context.parent is not None:
+        return ""
+    meant = next((command for command, words in OTHER_WORDS.items() if word[1] in words.split()), "")
+    return f"there is no command {word[1]}: pgstrata {meant} does that" if meant else ""
 
 
 def _wanted_option(error: Any, context: Any) -> str:
