@@ -6,12 +6,14 @@ import gzip
 import os
 import subprocess
 import sys
+import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -97,7 +99,8 @@ def test_standard_input_has_bounds(tmp_path: Path, piped: int, monkeypatch: pyte
 CSV = log([plain(START, 1, "SELECT 1")]).encode()
 FORMATS = {
     "packed with lz4": (b"\x04\x22\x4d\x18\x04\x00\x01", "lz4cat log"),
-    "a zip archive": (b"PK\x03\x04\x14\x00", "unzip -p log"),
+    "a zip archive": (b"PK\x03\x04\x14\x00", "unzip log -d LOGS; pgstrata capture LOGS"),
+    "binary data": (bytes(64) + b"log", "name the server's log"),
     "a captured file": (b"pgstrata traffic\1\0\0\0\0\0\0\0", "pgstrata capture log shows it"),
     "a dump of pg_dump": (b"--\n-- PostgreSQL database dump\n--\n", "name the server's log"),
     "a journald export": (b"__CURSOR=s=1\n__REALTIME_TIMESTAMP=1\nMESSAGE=LOG:  x\n", "journalctl -o json"),
@@ -119,6 +122,21 @@ def test_formats_that_are_not_read_are_named(
     with pytest.raises(UsageError, match=f"log is {name}") as caught:
         find([Path("log")])
     assert step in caught.value.hint
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_archives_of_several_logs_are_not_read(
+    tmp_path: Path, mode: Literal["w", "w:gz", "w:xz"], form: str
+) -> None:
+    """Read as one log, an archive loses an entry at each file's begin, and times go back."""
+    (tmp_path / "log").write_text(log(TOLD[:300], form))
+    with tarfile.open(tmp_path / "logs", mode) as archive:
+        for name in ("b.log", "a.log"):
+            archive.add(tmp_path / "log", name)
+    with pytest.raises(UsageError, match="logs is a tar archive") as caught:
+        find([tmp_path / "logs"])
+    assert "tar -xf" in caught.value.hint
 
 
 # --- whole seconds ----------------------------------------------------------------------------
