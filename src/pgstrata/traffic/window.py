@@ -196,7 +196,7 @@ def cut(path: Path, to: Path, window: Window, *, skip_idle: bool = False) -> Hea
                 f"it has statements of {Window(header.begin, header.end).text}",
             )
         known.finish()
-        notes = [*header.notes, f"it is the window {window.text} of a log"]
+        notes = [*header.notes, f"only the window {window.text} of the log is in it"]
         if state:
             notes.append(
                 f"{state:,} statements from before the window, which set what holds in it, are asked at its "
