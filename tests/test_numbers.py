@@ -109,6 +109,15 @@ def test_counts_agree_with_their_nouns() -> None:
     assert [numbers.plural("CPU", n) for n in (1, 3)] == ["CPU", "CPUs"]
 
 
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0"), (6.2e-7, "<0.001"), (1.5e-5, "0.0015"), (0.00404, "0.40"), (0.12345, "12"), (1.0, "100")],
+)
+def test_shares_are_no_powers_of_ten(share: float, text: str) -> None:
+    assert numbers.share_of_time(share, 2) == text
+    assert numbers.share_of_time(None) == numbers.UNKNOWN
+
+
 def test_no_message_makes_its_plural_by_itself() -> None:
     """`1 round are too few` came of a rule of its own beside the helper."""
     source = Path(numbers.__file__).parent

@@ -248,7 +248,7 @@ def gap_table(gaps: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Tabl
                     Cell(gap.count, numbers.count(gap.count)),
                     Cell(
                         gap.share,
-                        numbers.UNKNOWN if gap.share is None else numbers.significant(100 * gap.share),
+                        numbers.UNKNOWN if gap.share is None else numbers.share_of_time(gap.share),
                     ),
                     words(gap.example),
                 ]

@@ -138,7 +138,7 @@ def _changes(e: Evidence) -> Iterator[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{numbers.significant(100 * share, 2)} %"
+    return f"{numbers.share_of_time(share, 2)} %"
 
 
 __all__ = ["MOST_NOT_REPLAYED", "Answer", "Evidence", "Word", "answer"]

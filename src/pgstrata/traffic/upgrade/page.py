@@ -201,7 +201,7 @@ def _timed(judged: Judged, label: str, *chosen: Word) -> Iterator[Item]:
             )
             for statement_verdict in statements[:MOST_NAMED]
         ]
-        share = numbers.significant(100 * judged.share(word), 2)
+        share = numbers.share_of_time(judged.share(word), 2)
         yield (
             MARKS[word],
             f"{SAID[word]}: {len(statements)}, {share} % of the time",

@@ -114,7 +114,7 @@ def _timed(decision: Decision, judged: Judged, *chosen: Word) -> Iterator[str]:
         statements = judged.of(word)
         if not statements:
             continue
-        share = numbers.significant(100 * judged.share(word), 2)
+        share = numbers.share_of_time(judged.share(word), 2)
         yield f"  {SAID[word]}: {len(statements)}, {share} % of the time on {decision.base}"
         # What is the same, or not known, is a list for the page; but for what differs beside others only.
         named = [
@@ -130,9 +130,7 @@ def _timed(decision: Decision, judged: Judged, *chosen: Word) -> Iterator[str]:
 def _gaps(measured: Measured) -> Iterator[str]:
     for gap in measured.gaps:
         details = [numbers.counted(gap.count, gap.unit)] if gap.count is not None else []
-        details += (
-            [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
-        )
+        details += [f"{numbers.share_of_time(gap.share, 2)} % of the time"] if gap.share is not None else []
         yield f"  {gap.what}" + (f" ({', '.join(details)})" if details else "")
 
 
