@@ -76,6 +76,8 @@ def test_standard_input_of_the_command(place: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert b"50 replayed" in done.stdout
+    last = done.stdout.decode().splitlines()[-1]
+    assert last.endswith("pgstrata upgrade --from OLD --to NEW --dump DUMP --log a.traffic"), "the next step"
 
 
 def test_standard_input_has_bounds(tmp_path: Path, piped: int, monkeypatch: pytest.MonkeyPatch) -> None:
