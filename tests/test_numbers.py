@@ -130,3 +130,16 @@ def test_no_message_makes_its_plural_by_itself() -> None:
         if pattern.search(line)
     ]
     assert not places
+
+
+def test_no_note_on_traffic_counts_one_as_many() -> None:
+    """`1 transactions are open`: what is counted by `{n:,} nouns` has no singular."""
+    source = Path(numbers.__file__).parent / "traffic"
+    counted = re.compile(r"\{(?!_?[A-Z])[^{}\"]+:,\} [a-z]+s\b")
+    places = [
+        f"{path.relative_to(source)}:{number}"
+        for path in source.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if counted.search(line)
+    ]
+    assert not places

@@ -228,7 +228,8 @@ def _print(header: Header) -> None:
         print()
         columns = ("database", "sessions", "statements", "seconds")
         for line in aligned(
-            columns, [(d.name, d.sessions, d.statements, d.seconds) for d in header.databases]
+            columns,
+            [(d.name, d.sessions, d.statements, numbers.significant(d.seconds)) for d in header.databases],
         ):
             print(line)
     print()
