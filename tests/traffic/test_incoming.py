@@ -22,6 +22,7 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Statement
 from pgstrata.traffic.logs import incoming
 from pgstrata.traffic.logs.files import find
+from pgstrata.traffic.replay.gaps import of_notes
 from support.logs import FORMS, MS, START, S, Told, log, plain
 
 TOLD = [plain(START + n * MS, 0.5, f"SELECT {n}") for n in range(5000)]
@@ -139,6 +140,16 @@ def test_archives_of_several_logs_are_not_read(
     with pytest.raises(UsageError, match="logs is a tar archive") as caught:
         find([tmp_path / "logs"])
     assert "tar -xf" in caught.value.hint
+
+
+def test_a_recognized_prefix_is_nothing_that_is_not_covered(tmp_path: Path) -> None:
+    text = "2026-08-03 10:00:01 UTC [7] app@shop LOG:  duration: 1.000 ms  statement: SELECT 1\n"
+    (tmp_path / "log").write_text(text)
+    notes = capture([tmp_path / "log"], tmp_path / "a").notes
+    assert any("was recognized as" in note for note in notes)
+    limits = [gap.what for gap in of_notes(notes)]
+    assert limits == [note for note in notes if "recognized" not in note]
+    assert any("whole seconds" in what for what in limits)
 
 
 # --- whole seconds ----------------------------------------------------------------------------

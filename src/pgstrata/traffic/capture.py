@@ -15,7 +15,7 @@ from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.numbers import counted
 from pgstrata.traffic.account import NO_PARAMETERS, NO_STATEMENTS, NO_TEXT, largest_first
-from pgstrata.traffic.captured import Header, Writer
+from pgstrata.traffic.captured import RECOGNIZED, Header, Writer
 from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.record.convert import convert
@@ -180,9 +180,7 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
         notes.append(f"in no account, please report it: {entries} of the log")
     if log.prefixes:
         names = ", ".join(repr(text) for text in log.prefixes)
-        notes.append(
-            f"the log_line_prefix was recognized as {names}; if it is another one, name it: --prefix"
-        )
+        notes.append(f"{RECOGNIZED}{names}; if it is another one, name it: --prefix")
     if trouble.others:
         notes.append(f"not read: {counted(trouble.others, 'line')} of other programs in the same files")
     if log.whole_seconds:

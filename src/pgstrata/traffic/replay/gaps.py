@@ -12,6 +12,7 @@ from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.store.statement import Statement, recorded_statement
+from pgstrata.traffic.captured import RECOGNIZED
 from pgstrata.traffic.replay.blocks import doubt
 from pgstrata.traffic.replay.coverage import Coverage, coverage_in
 from pgstrata.traffic.replay.emptiness import emptiness_in, finds
@@ -57,8 +58,13 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     for judged_variant in judged.values():
         result += _not_known(judged_variant, several=len(judged) > 1)
     if coverage is not None:
-        result += [Gap(note) for note in coverage.notes]
+        result += of_notes(coverage.notes)
     return result
+
+
+def of_notes(notes: Sequence[str]) -> list[Gap]:
+    """Returns the notes of a captured file that lessen what a replay covers."""
+    return [Gap(note) for note in notes if not note.startswith(RECOGNIZED)]
 
 
 def _of_log(coverage: Coverage) -> Iterator[Gap]:
@@ -261,4 +267,4 @@ def gap_table(gaps: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Tabl
     )
 
 
-__all__ = ["Gap", "gap_table", "gaps"]
+__all__ = ["Gap", "gap_table", "gaps", "of_notes"]
