@@ -109,6 +109,15 @@ def test_counts_agree_with_their_nouns() -> None:
     assert [numbers.plural("CPU", n) for n in (1, 3)] == ["CPU", "CPUs"]
 
 
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0"), (6.2e-7, "<0.001"), (1.5e-5, "0.0015"), (0.00404, "0.40"), (0.12345, "12"), (1.0, "100")],
+)
+def test_shares_are_no_powers_of_ten(share: float, text: str) -> None:
+    assert numbers.share_of_time(share, 2) == text
+    assert numbers.share_of_time(None) == numbers.UNKNOWN
+
+
 def test_no_message_makes_its_plural_by_itself() -> None:
     """`1 round are too few` came of a rule of its own beside the helper."""
     source = Path(numbers.__file__).parent
@@ -119,5 +128,18 @@ def test_no_message_makes_its_plural_by_itself() -> None:
         if path.name != "numbers.py"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if pattern.search(line)
+    ]
+    assert not places
+
+
+def test_no_note_on_traffic_counts_one_as_many() -> None:
+    """`1 transactions are open`: what is counted by `{n:,} nouns` has no singular."""
+    source = Path(numbers.__file__).parent / "traffic"
+    counted = re.compile(r"\{(?!_?[A-Z])[^{}\"]+:,\} [a-z]+s\b")
+    places = [
+        f"{path.relative_to(source)}:{number}"
+        for path in source.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if counted.search(line)
     ]
     assert not places

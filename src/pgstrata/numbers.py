@@ -32,6 +32,14 @@ def significant(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}"
 
 
+def share_of_time(share: float | None, digits: int = 3) -> str:
+    """Formats a share in [0, 1] as a percentage with this number of significant digits, without its sign; one
+    above nothing is never 0, nor written as a power of ten."""
+    if share is None or not 0 < share < 1e-5:
+        return significant(share and 100 * share, digits)
+    return "<0.001"
+
+
 def rate(value: float | None) -> str:
     """Formats a rate: whole numbers from 100 upwards, three significant digits below."""
     return significant(value, 3)

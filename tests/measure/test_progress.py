@@ -140,6 +140,24 @@ def test_a_step_of_one_transaction_has_no_rate_before_its_end(
     assert output.getvalue().startswith("  load       … 11 s; about ")
 
 
+def test_a_rate_of_the_time_of_statements_is_known_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24,946 statements/s of their time became 14,850 at the end of a replay: the first was by the
+    clock."""
+    output = io.StringIO()
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    unit = "statements/s of their time"
+    progress.step_begins(
+        Step("replay", [Role("query", 1, [])], Headline("query", "operations", unit, busy=True), seconds=60)
+    )
+    clock[0] += 11
+    progress.second(second(10, operations=500))
+    assert "500 statements/s" in output.getvalue() and "of their time" not in output.getvalue()
+
+
 def test_blocks_shorter_than_a_second_do_not_count_as_seconds() -> None:
     """Progress stood at "5 of 2 s": each block has an event for the second that it did not fill."""
     measurement = StepMeasurement.__new__(StepMeasurement)

@@ -6,12 +6,14 @@ import gzip
 import os
 import subprocess
 import sys
+import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -20,6 +22,7 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Statement
 from pgstrata.traffic.logs import incoming
 from pgstrata.traffic.logs.files import find
+from pgstrata.traffic.replay.gaps import of_notes
 from support.logs import FORMS, MS, START, S, Told, log, plain
 
 TOLD = [plain(START + n * MS, 0.5, f"SELECT {n}") for n in range(5000)]
@@ -74,6 +77,8 @@ def test_standard_input_of_the_command(place: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert b"50 replayed" in done.stdout
+    last = done.stdout.decode().splitlines()[-1]
+    assert last.endswith("pgstrata upgrade --from OLD --to NEW --dump DUMP --log a.traffic"), "the next step"
 
 
 def test_standard_input_has_bounds(tmp_path: Path, piped: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +102,8 @@ def test_standard_input_has_bounds(tmp_path: Path, piped: int, monkeypatch: pyte
 CSV = log([plain(START, 1, "SELECT 1")]).encode()
 FORMATS = {
     "packed with lz4": (b"\x04\x22\x4d\x18\x04\x00\x01", "lz4cat log"),
-    "a zip archive": (b"PK\x03\x04\x14\x00", "unzip -p log"),
+    "a zip archive": (b"PK\x03\x04\x14\x00", "unzip log -d LOGS; pgstrata capture LOGS"),
+    "binary data": (bytes(64) + b"log", "name the server's log"),
     "a captured file": (b"pgstrata traffic\1\0\0\0\0\0\0\0", "pgstrata capture log shows it"),
     "a dump of pg_dump": (b"--\n-- PostgreSQL database dump\n--\n", "name the server's log"),
     "a journald export": (b"__CURSOR=s=1\n__REALTIME_TIMESTAMP=1\nMESSAGE=LOG:  x\n", "journalctl -o json"),
@@ -119,6 +125,31 @@ def test_formats_that_are_not_read_are_named(
     with pytest.raises(UsageError, match=f"log is {name}") as caught:
         find([Path("log")])
     assert step in caught.value.hint
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_archives_of_several_logs_are_not_read(
+    tmp_path: Path, mode: Literal["w", "w:gz", "w:xz"], form: str
+) -> None:
+    """Read as one log, an archive loses an entry at each file's begin, and times go back."""
+    (tmp_path / "log").write_text(log(TOLD[:300], form))
+    with tarfile.open(tmp_path / "logs", mode) as archive:
+        for name in ("b.log", "a.log"):
+            archive.add(tmp_path / "log", name)
+    with pytest.raises(UsageError, match="logs is a tar archive") as caught:
+        find([tmp_path / "logs"])
+    assert "tar -xf" in caught.value.hint
+
+
+def test_a_recognized_prefix_is_nothing_that_is_not_covered(tmp_path: Path) -> None:
+    text = "2026-08-03 10:00:01 UTC [7] app@shop LOG:  duration: 1.000 ms  statement: SELECT 1\n"
+    (tmp_path / "log").write_text(text)
+    notes = capture([tmp_path / "log"], tmp_path / "a").notes
+    assert any("was recognized as" in note for note in notes)
+    limits = [gap.what for gap in of_notes(notes)]
+    assert limits == [note for note in notes if "recognized" not in note]
+    assert any("whole seconds" in what for what in limits)
 
 
 # --- whole seconds ----------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: 
         assert any(part in text for text in texts) and any(part in shape.text for shape in header.shapes), (
             part
         )
-    assert any("keep their constants" in note for note in header.notes)
+    assert any("kept all constants" in note for note in header.notes)
     with Captured(tmp_path / "masked.traffic") as captured:
         statements = [statement for entry in captured.sessions() for statement in captured.statements(entry)]
     assert "Frederike" not in str(statements) and len(statements) == header.statements > 250

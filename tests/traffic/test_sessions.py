@@ -125,7 +125,7 @@ def test_log_statement_with_and_without_durations(tmp_path: Path) -> None:
         ("SELECT nothing", 6 * MS, 3 * MS, "42703"),
         ("ROLLBACK", 10 * MS, None, ""),
     ]
-    assert any("how long 1 statements took" in note for note in header.notes)
+    assert any("how long 1 statement took" in note for note in header.notes)
     header, [(_, statements)] = taken(
         tmp_path, [entry for entry in begins if "duration" not in entry.message]
     )
@@ -186,8 +186,8 @@ def test_sessions_that_are_open_at_both_ends(tmp_path: Path) -> None:
     ]
     header, by_session = taken(tmp_path, entries)
     assert [e.flags for e, _ in by_session] == [OPEN_BEFORE | OPEN_BEHIND] * 2
-    assert any(note.startswith("1 transactions had begun before the log") for note in header.notes)
-    assert any(note.startswith("1 transactions are open at the end") for note in header.notes)
+    assert any(note.startswith("1 transaction had begun before the log") for note in header.notes)
+    assert any(note.startswith("1 transaction stayed open at the end") for note in header.notes)
 
 
 def test_a_process_number_that_comes_again_is_another_session(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_many_sessions_do_not_stay_in_mind(tmp_path: Path, monkeypatch: pytest.M
     ]
     header, by_session = taken(tmp_path, entries)
     assert sum(len(statements) for _, statements in by_session) == 200 == header.statements
-    assert any("go on as other ones" in note for note in header.notes)
+    assert any("paused for so long" in note for note in header.notes)
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 100)
     monkeypatch.setattr(sessions, "MOST_SHAPES", 1)
     entries = [plain(START + n * MS, 0.1, f"SELECT a{n}") for n in range(20)]
@@ -332,7 +332,7 @@ def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
     entries = [plain(START, 1, "SELECT 'Müller'"), plain(START + S, 1, "SELECT 'plain'")]
     (tmp_path / "log").write_bytes(log(entries).encode("cp1252"))
     header = capture([tmp_path / "log"], tmp_path / "a", encoding="cp1252")
-    assert any("1 texts are not UTF-8 and were read as cp1252" in note for note in header.notes)
+    assert any(note == "read as cp1252 (--encoding): 1 text, not UTF-8" for note in header.notes)
     with Captured(tmp_path / "a") as file:
         (entry,) = file.sessions()
         assert [s.text for s in file.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]

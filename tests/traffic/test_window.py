@@ -127,7 +127,7 @@ def test_what_was_set_before_holds_within(tmp_path: Path) -> None:
     ]
     assert all(s.start >= START + 50 * S for session in sessions for s in session)
     notes = " ".join(header.notes)
-    assert "9 statements from before the window" in notes and "1 transactions had begun before" in notes
+    assert "9 statements from before it" in notes and "1 transaction had begun before" in notes
 
 
 def test_prepared_statements_keep_their_protocol(tmp_path: Path) -> None:

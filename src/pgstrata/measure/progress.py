@@ -19,7 +19,7 @@ from pgstrata.driver.events import Second
 from pgstrata.measure.pace import Pace
 from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import StepRecord
-from pgstrata.units import rate_of
+from pgstrata.units import parse_unit, rate_of
 from pgstrata.workload.core.language import Headline, Step
 
 SOONER = 0.8
@@ -52,9 +52,15 @@ def plain_lines(console: Console) -> Callable[[str], None]:
 
 
 def rate_meanwhile(headline: Headline, event: Second) -> float:
-    """Returns the rate of one second of a step, in the headline's unit; 0 where its role did nothing."""
+    """Returns the rate of one second of a step by the clock; 0 where its role did nothing."""
     counted = sum(getattr(role, headline.counts) for role in event.roles if role.name == headline.role)
     return rate_of(counted * headline.factor, max(event.seconds, 1e-9), headline.unit)
+
+
+def unit_meanwhile(headline: Headline) -> str:
+    """Returns the unit of such a rate: the time that operations take is known at the end."""
+    note = parse_unit(headline.unit).note
+    return headline.unit.removesuffix(f" {note}") if headline.busy and note else headline.unit
 
 
 def has_rate_meanwhile(step: Step) -> bool:
@@ -154,7 +160,11 @@ class PlainProgress:
         # Statements that are longer than their slice take a step beyond its time.
         within = self._step.seconds is not None and event.second < self._step.seconds
         of = f" of {limit}{self._step.seconds:.0f}" if within else ""
-        shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
+        shown = (
+            f", {quantity(rate, unit_meanwhile(self._step.headline))}"
+            if has_rate_meanwhile(self._step)
+            else ""
+        )
         self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}; {self._left()}")
 
     def step_ended(self, record: StepRecord) -> None:
@@ -216,7 +226,7 @@ class LiveProgress(PlainProgress):
         at = event.second + event.seconds
         self._what = f"{step.name}: {at:.0f} s"
         if has_rate_meanwhile(step):
-            self._what += f", {quantity(rate_meanwhile(step.headline, event), step.headline.unit)}"
+            self._what += f", {quantity(rate_meanwhile(step.headline, event), unit_meanwhile(step.headline))}"
         self._done += sum(r.operations for r in event.roles if r.name == step.headline.role)
         left = seconds_left(step, at, self._done)
         self._until = None if left is None else time.monotonic() + left

@@ -16,14 +16,15 @@ ADVICE = "Stop other programs, or wait for a quiet moment: the same command with
 
 def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
     """Returns how many steps were disturbed, which and by what; an empty text where none was. Steps of which
-    nothing was measured, because the servers reject what they do, are no steps here."""
+    nothing was measured, because the servers reject what they do, are no steps here; and one run each proves
+    nothing on a quiet machine, either."""
     steps = [
         step
         for comparison in comparisons
         for step in comparison.steps
         if step.base_rate is not None and not (step.queries and all(map(_a_side_rejects, step.queries)))
     ]
-    disturbed = [step for step in steps if step.disturbance]
+    disturbed = [step for step in steps if step.disturbance and not proves_nothing(step)]
     if not disturbed:
         return ""
     named = list(dict.fromkeys(step.step for step in disturbed))
@@ -35,6 +36,11 @@ def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
     reason = disturbed[0].disturbance
     by_others = [step for step in disturbed if LONGER_SLICES not in step.disturbance]
     return f"{begins} At {disturbed[0].step} {reason}.{f' {ADVICE}' if by_others else ''}"
+
+
+def proves_nothing(step: StepVerdict) -> bool:
+    """Returns True for one run each where it is not known how much runs differ: other runs are needed."""
+    return step.verdict.single_run and step.verdict.run_spread is None
 
 
 def _a_side_rejects(query: StepVerdict) -> bool:
@@ -57,4 +63,4 @@ def load_beside(runs: Iterable[Run]) -> str:
     return text
 
 
-__all__ = ["disturbed_steps", "load_beside"]
+__all__ = ["disturbed_steps", "load_beside", "proves_nothing"]

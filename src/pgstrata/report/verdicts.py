@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
+from pgstrata.report.disturbance import proves_nothing
 from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
@@ -74,7 +75,7 @@ def notes(comparison: Comparison) -> list[str]:
         if s.verdict.word == "unclear":
             reasons.setdefault(s.verdict.reason, []).append(s.step)
     lines += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
-    if any(s.verdict.single_run and s.verdict.run_spread is None for s in comparison.judged):
+    if any(map(proves_nothing, comparison.judged)):
         lines.append(SINGLE)
     return lines
 

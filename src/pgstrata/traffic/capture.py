@@ -13,8 +13,9 @@ from pathlib import Path
 from pgstrata import numbers
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.numbers import counted
 from pgstrata.traffic.account import NO_PARAMETERS, NO_STATEMENTS, NO_TEXT, largest_first
-from pgstrata.traffic.captured import Header, Writer
+from pgstrata.traffic.captured import RECOGNIZED, Header, Writer
 from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.record.convert import convert
@@ -159,12 +160,14 @@ def nothing(log: Log, reader: Reader, other: Sequence[str]) -> UsageError:
     if parts or account.damaged:
         parts += largest_first(account.damaged)
         reasons = "; ".join(f"{part.entries:,} of {part.why}" for part in parts[:4])
+        entries = counted(account.entries, "entry", "entries")
         return UsageError(
-            f"nothing in the log {where} can be asked again: of {account.entries:,} entries {reasons}",
+            f"nothing in the log {where} can be asked again: of {entries} {reasons}",
             f"set on the server: {SETTINGS}",
         )
     return UsageError(
-        f"the log {where} has {account.entries:,} entries and no statement", f"set on the server: {SETTINGS}"
+        f"the log {where} has {counted(account.entries, 'entry', 'entries')} and no statement",
+        f"set on the server: {SETTINGS}",
     )
 
 
@@ -173,16 +176,13 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
     notes: list[str] = []
     facts, account, trouble = reader.facts, reader.account, log.trouble
     if account.balance().difference:
-        notes.append(
-            f"{abs(account.balance().difference):,} entries of the log are in no account: please report it"
-        )
+        entries = counted(abs(account.balance().difference), "entry", "entries")
+        notes.append(f"in no account, please report it: {entries} of the log")
     if log.prefixes:
         names = ", ".join(repr(text) for text in log.prefixes)
-        notes.append(
-            f"the log_line_prefix was recognized as {names}; if it is another one, name it: --prefix"
-        )
+        notes.append(f"{RECOGNIZED}{names}; if it is another one, name it: --prefix")
     if trouble.others:
-        notes.append(f"{trouble.others:,} lines of other programs in the same files are not read")
+        notes.append(f"not read: {counted(trouble.others, 'line')} of other programs in the same files")
     if log.whole_seconds:
         notes.append(
             "the log's times are whole seconds (%t): the statements of each second were spread over it by "
@@ -190,11 +190,12 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
         )
     if facts.recoded:
         notes.append(
-            f"{facts.recoded:,} statements set client_encoding beside other things: the file has UTF8 there"
+            f"{counted(facts.recoded, 'statement')} set client_encoding beside other things: the "
+            "file has UTF8 there"
         )
     if trouble.recoded:
         notes.append(
-            f"{trouble.recoded:,} texts are not UTF-8 and were read as {log.encoding.other} (--encoding)"
+            f"read as {log.encoding.other} (--encoding): {counted(trouble.recoded, 'text')}, not UTF-8"
         )
     if log.beside:
         names = ", ".join(shown(file.path.name) for file in log.beside[:3])
@@ -208,11 +209,11 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
             "said of shares (log_min_duration_statement = 0)"
         )
     elif facts.untimed:
-        notes.append(f"the log does not say how long {facts.untimed:,} statements took")
+        notes.append(f"the log does not say how long {counted(facts.untimed, 'statement')} took")
     if NO_TEXT in account.left_out:
         notes.append(
-            f"{account.left_out[NO_TEXT].count:,} durations have no statement: log_duration tells the time "
-            "of statements whose text is not logged (log_min_duration_statement = 0)"
+            f"{counted(account.left_out[NO_TEXT].count, 'duration')} without a statement: log_duration tells "
+            "the time of statements whose text is not logged (log_min_duration_statement = 0)"
         )
     notes += reader.signs.notes()
     if not facts.connections:
@@ -221,17 +222,20 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
         )
     if facts.open_before:
         notes.append(
-            f"{facts.open_before:,} transactions had begun before the log: their ends are replayed alone"
+            f"{counted(facts.open_before, 'transaction')} had begun before the log: only what came "
+            "in it is replayed"
         )
     if facts.open_behind:
         notes.append(
-            f"{facts.open_behind:,} transactions are open at the end of the log, and will be rolled back"
+            f"{counted(facts.open_behind, 'transaction')} stayed open at the end of the log, and will "
+            "be rolled back"
         )
     if facts.resumed:
-        notes.append(f"{facts.resumed:,} sessions were silent for so long that they go on as other ones")
+        notes.append(f"{counted(facts.resumed, 'session')} paused for so long that another one goes on")
     if facts.constants:
         notes.append(
-            f"{len(facts.constants):,} statements that define tables, types or functions keep their constants"
+            f"{counted(len(facts.constants), 'statement')} to define tables, types or functions kept all "
+            "constants"
         )
     if NO_PARAMETERS in account.left_out:
         notes.append(

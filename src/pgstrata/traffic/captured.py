@@ -202,6 +202,9 @@ class Header(msgspec.Struct):
         return left_out.seconds / whole if whole else 0.0
 
 
+RECOGNIZED = "the log_line_prefix was recognized as "
+"""Begin of a note of capture that lessens nothing a replay covers."""
+
 SHOWN = 150
 """Letters of a shape that are part of its name."""
 
@@ -829,6 +832,7 @@ __all__ = [
     "OPEN_BEFORE",
     "OPEN_BEHIND",
     "PREPARED",
+    "RECOGNIZED",
     "SIMPLE",
     "STATISTICS",
     "Balance",

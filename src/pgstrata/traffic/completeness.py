@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from pgstrata import numbers
+from pgstrata.numbers import counted
 from pgstrata.traffic.logs.line import LogEntry
 
 ENOUGH = 20
@@ -132,13 +133,13 @@ class Signs:
         elif skips or halves or self._is_unbound():
             why = []
             if halves:
-                why.append(f"{unpaired:,} transactions lack their beginning or end")
+                why.append(f"{counted(unpaired, 'transaction')} without beginning or end")
             if self._is_unbound():
-                why.append(f"{self.unbound:,} of {self.executions:,} executions lack their bind")
+                why.append(f"{self.unbound:,} of {counted(self.executions, 'execution')} without their bind")
             if skips:
                 why.append(
-                    f"{self.transactions - self.logged_transactions:,} of {self.transactions:,} transactions "
-                    "have no entry"
+                    f"{self.transactions - self.logged_transactions:,} of "
+                    f"{counted(self.transactions, 'transaction')} without an entry"
                 )
             notes.append(
                 "the log holds only a part of the statements, a sample or those above a threshold: "
@@ -147,8 +148,8 @@ class Signs:
             )
         if self.missing_lines and self.missing_lines > 0.001 * self.lines:
             notes.append(
-                f"{self.missing_lines:,} lines of sessions are missing by their numbers: the log was "
-                "filtered, or a part of it is not here"
+                f"missing by their numbers: {counted(self.missing_lines, 'line')} of sessions; the log "
+                "was filtered, or a part of it is not here"
             )
         return notes
 

@@ -20,6 +20,7 @@ import numpy as np
 from pgstrata import numbers
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
+from pgstrata.numbers import counted
 from pgstrata.traffic import shapes
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import (
@@ -196,15 +197,16 @@ def cut(path: Path, to: Path, window: Window, *, skip_idle: bool = False) -> Hea
                 f"it has statements of {Window(header.begin, header.end).text}",
             )
         known.finish()
-        notes = [*header.notes, f"it is the window {window.text} of a log"]
+        notes = [*header.notes, f"only the window {window.text} of the log is in it"]
         if state:
             notes.append(
-                f"{state:,} statements from before the window, which set what holds in it, are asked at its "
-                "beginning"
+                f"asked at the window's beginning: {counted(state, 'statement')} from before it, which set "
+                "what holds in it"
             )
         if cut_open:
             notes.append(
-                f"{cut_open:,} transactions had begun before the window, and lack what came before it"
+                f"{counted(cut_open, 'transaction')} had begun before the window: only what came in it "
+                "is replayed"
             )
         if clock is not None and clock.removed:
             notes.append(

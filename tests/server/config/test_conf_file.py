@@ -110,6 +110,8 @@ def test_what_cannot_be_included_is_said_of_all_directives_at_once(tmp_path: Pat
     ):
         place = "circle.conf:1" if "itself" in words else f"a.conf:{line}"
         assert re.search(rf"{place}: [^\n]*{words}", message), (words, message)
+    # Most copies of Debian's file lack the folder beside it.
+    assert "nowhere cannot be read: No such file or directory (copy it from the server" in message
 
 
 def test_files_that_include_files_have_an_end(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_settings_are_mapped_with_a_record(text: str, version: int, name: str, v
         ("max_parallel_workers = 0", 90624, "came in 10"),
         ("vacuum_cleanup_index_scale_factor = 0.1", 140024, "went after 13"),
         ("old_snapshot_threshold = 1h", 170011, "went after 16"),
-        ("port = 5433", 170011, "pgstrata sets it itself"),
-        ("data_directory = '/etc'", 90624, "pgstrata sets it itself"),
+        ("port = 5433", 170011, "set by pgstrata itself"),
+        ("data_directory = '/etc'", 90624, "set by pgstrata itself"),
     ],
 )
 def test_settings_a_version_lacks_are_dropped_with_a_record(text: str, version: int, why: str) -> None:

@@ -408,3 +408,12 @@ def test_a_cache_closed_to_the_account_of_servers(
     assert server.bin_dir == place / "shared/servers" / pg17.bin_dir.parent.name / "bin"
     assert any("closed to the account" in text for text in messages)
     assert acquire.acquire(pg17.spec) == server
+
+
+def test_it_is_said_once_that_a_version_is_looked_for(pg17: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One `upgrade` said it three times of each of its servers."""
+    monkeypatch.setattr(cache, "_resolved", set())
+    messages: list[str] = []
+    for _ in range(2):
+        assert cache.fetch("17", messages.append).name == "pg-" + pg17.version
+    assert messages == ["looking for PostgreSQL 17"]

@@ -220,7 +220,7 @@ def test_a_recording_that_was_cut_or_changed(cluster: Cluster, place: Path, tmp_
         proxy.end()
     file = proxy.folder / "000001.record"
     whole = file.read_bytes()
-    for place_of, note in ((len(whole) - 3, "end within a block"), (None, None)):
+    for place_of, note in ((len(whole) - 3, "cut off within a block"), (None, None)):
         if place_of is not None:
             file.write_bytes(whole[:place_of])
         else:

@@ -583,8 +583,8 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
         "SELECT name FROM parents WHERE id = $1": 1,
     }
     page = next(place.glob("results/**/*.html")).read_text()
-    assert "No call of 1 statement found a row on" in page
-    assert "no log says" in page and "UPDATE parents SET name" in page
+    assert "1 statement never found a row on" in page
+    assert "the log does not say whether" in page and "UPDATE parents SET name" in page
     # How many in all, and of each statement: two updates, and one of two questions.
     nothing = {texts[name]: count for name, count in step["replay"]["found_nothing"].items()}
     assert nothing["UPDATE parents SET name = $1 WHERE id = $2"] == 2

@@ -17,8 +17,9 @@ from pgstrata.store.statement import Statement
 from pgstrata.traffic.commands.upgrade import _again
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.answer import Answer, Evidence, answer
-from pgstrata.traffic.upgrade.decision import Decision
-from pgstrata.traffic.upgrade.page import by_line
+from pgstrata.traffic.upgrade.checklist.model import REFUSED_STATEMENTS, line
+from pgstrata.traffic.upgrade.decision import Decision, fails
+from pgstrata.traffic.upgrade.page import by_line, fails_said
 from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_round, settling, undecided
 
 
@@ -26,7 +27,7 @@ from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_rou
     ("evidence", "word", "reason"),
     [
         ({}, "go", "nothing fails, and nothing that matters is slower"),
-        ({"changes": 3}, "go with these changes", "3 things to do"),
+        ({"changes": 3}, "go with these changes", "3 things to do beside ANALYZE"),
         (
             {"slower_light": 1},
             "go with these changes",
@@ -176,3 +177,20 @@ def test_the_exit_code_follows_the_answer() -> None:
     # A statement with little time that is slower is a change to look at, and still fails a job of CI.
     assert code("go with these changes", slower=True) == 1
     assert code("go", failed=True) == 1
+
+
+def test_what_fails_is_counted_once() -> None:
+    """Replay and checklist may meet the same statement; terminal, page and answer count from here."""
+    both, only = "SELECT gone FROM a", "SELECT gone FROM a WHERE v"
+    errors = [SimpleNamespace(statement=SimpleNamespace(text=both)) for _ in range(2)]
+    checklist = [
+        line("refused-definitions", "fails", "", "", ["CREATE TABLE a: no"] * 3),
+        line(REFUSED_STATEMENTS, "fails", "", "", [f"{both}: column", f"{only}: column"]),
+        line("chr", "look", "", "", ["x"]),
+    ]
+    replayed: Any = SimpleNamespace(new_errors=errors)
+    failing, refused = fails(replayed, checklist)
+    assert failing == [both] and [entry.count for entry in refused] == [3, 1]
+    assert refused[1].objects == [f"{only}: column"] and fails_said(failing, refused) == "fails: 5"
+    assert fails_said(*fails(None, checklist)) == "fails: 5"
+    assert fails(replayed, [line(REFUSED_STATEMENTS, "fails", "", "", [f"{both}: column"])]) == ([both], [])

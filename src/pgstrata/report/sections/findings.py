@@ -199,7 +199,8 @@ def _proven_headline(
         if count
     ]
     if not words:
-        return f"nothing proven: unclear at all of {of} against {results.base}"
+        every = "all of " if unclear > 1 else ""
+        return f"nothing proven: unclear at {every}{of} against {results.base}"
     rest = f"; unclear at {unclear}" if unclear else ""
     return f"proven {', '.join(words)} of {of} against {results.base}{rest}"
 

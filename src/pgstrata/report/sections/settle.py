@@ -8,6 +8,7 @@ from pgstrata import numbers
 from pgstrata.campaign.study import Study
 from pgstrata.judge.disturbance import LONGER_SLICES
 from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.report.disturbance import proves_nothing
 from pgstrata.report.sections.again import command
 from pgstrata.store import Run
 
@@ -55,7 +56,9 @@ def _disturbed(results: RunSet, workload: WorkloadResults) -> bool:
     """Returns whether other programs disturbed a step, so that measuring longer does not help it."""
     verdicts = [results.verdict(step, variant) for step in workload.compared for variant in results.others]
     disturbances = [
-        verdict.disturbance for verdict in verdicts if verdict is not None and verdict.disturbance
+        verdict.disturbance
+        for verdict in verdicts
+        if verdict is not None and verdict.disturbance and not proves_nothing(verdict)
     ]
     return any(LONGER_SLICES not in words for words in disturbances)
 

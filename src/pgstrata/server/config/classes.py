@@ -45,7 +45,7 @@ _ON = frozenset({"on", "true", "tru", "tr", "t", "yes", "ye", "y", "1"})
 
 MANAGED = SettingClass(
     "set by pgstrata",
-    "pgstrata sets it itself",
+    "set by pgstrata itself",
     _names(
         "config_file data_directory lc_messages listen_addresses log_destination log_directory log_filename "
         "log_line_prefix log_pid log_timestamp log_timezone logging_collector port redirect_stderr "

@@ -225,7 +225,10 @@ def _files(kind: str, path: Path) -> list[Path]:
             return [path] if path.exists() else []
         names = [p for p in path.iterdir() if p.name.endswith(".conf") and not p.name.startswith(".")]
     except OSError as error:
-        raise UsageError(f"the folder {cut_long(str(path))} cannot be read: {error.strerror}") from error
+        raise UsageError(
+            f"the folder {cut_long(str(path))} cannot be read: {error.strerror}",
+            "copy it from the server to that place, or write # before the line",
+        ) from error
     return sorted((p for p in names if not p.is_dir()), key=lambda p: p.name.encode(errors="surrogateescape"))
 
 

@@ -28,6 +28,10 @@ NEVER_PUBLISHED = "there is no published archive of PostgreSQL"
 """How the tools begin to say so."""
 
 
+_resolved: set[str] = set()
+"""Messages on versions that were looked for: a command looks for its servers at several places."""
+
+
 def check_version(version: str) -> None:
     """Raises UsageError unless `version` is written as one: 17, 17.11, 9.6, 9.6.24, latest."""
     if not _VERSION.fullmatch(version):
@@ -57,8 +61,12 @@ def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
             case "fetch":
                 if event.get("stage") == "offline":
                     _unreachable.append(version)
-                if say and (event.get("stage") != "offline" or "--offline" not in arguments):
-                    say(str(event.get("message", "")))
+                message = str(event.get("message", ""))
+                is_again = event.get("stage") == "resolve" and message in _resolved
+                if event.get("stage") == "resolve":
+                    _resolved.add(message)
+                if say and not is_again and (event.get("stage") != "offline" or "--offline" not in arguments):
+                    say(message)
     raise ServerError(f"pgstrata-tools did not say where PostgreSQL {version} is")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.errors import UsageError
-from pgstrata.files.user_files import shown
+from pgstrata.files.user_files import in_command, shown
 from pgstrata.traffic.commands.arguments import (
     EncodingOption,
     PrefixOption,
@@ -189,6 +189,8 @@ def capture(
         print_json(msgspec.to_builtins(header))
         return
     _print(header)
+    if to is not None:
+        print(f"next:        pgstrata upgrade --from OLD --to NEW --dump DUMP --log {in_command(to)}")
 
 
 def _print(header: Header) -> None:
@@ -226,7 +228,8 @@ def _print(header: Header) -> None:
         print()
         columns = ("database", "sessions", "statements", "seconds")
         for line in aligned(
-            columns, [(d.name, d.sessions, d.statements, d.seconds) for d in header.databases]
+            columns,
+            [(d.name, d.sessions, d.statements, numbers.significant(d.seconds)) for d in header.databases],
         ):
             print(line)
     print()

@@ -15,7 +15,7 @@ from pgstrata.errors import UsageError
 from pgstrata.files.user_files import in_command, shown, user_path
 from pgstrata.traffic.logs import csvlog, incoming, jsonlog, stderr
 from pgstrata.traffic.logs.clock import Clock
-from pgstrata.traffic.logs.foreign import foreign
+from pgstrata.traffic.logs.foreign import Foreign, archive, foreign
 from pgstrata.traffic.logs.line import LONGEST, Encoding, LogEntry, Trouble
 from pgstrata.traffic.logs.prefix import ADVICE, Prefix
 from pgstrata.traffic.logs.prefix import prefix as prefix_of
@@ -316,6 +316,8 @@ def _look_at_input(clock: Clock, encoding: Encoding, wanted: Prefix | None) -> L
 
 def _layout(name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | None) -> tuple[Layout, int]:
     """Returns how a file is read, and the first time of one whose entries are in no order, else 0."""
+    if (several := archive(begin, head)) is not None:
+        raise _not_read(name, several)
     layers: list[Wrapping] = []
     times: list[int] = []
     while len(layers) < LAYERS and (layer := wrapping(head)) is not None:
@@ -337,6 +339,10 @@ def _layout(name: str, begin: bytes, head: Sequence[bytes], wanted: Prefix | Non
     return layout, min((time for time in times if time), default=0)
 
 
+def _not_read(name: str, kind: Foreign) -> UsageError:
+    return UsageError(f"{shown(name)} is {kind.name}, which is not read", _with_name(kind.step, name))
+
+
 def _with_name(step: str, name: str) -> str:
     """Returns what to do with a file, its name in the place of `{}`."""
     return step.replace("{}", "LOG" if name == incoming.NAME else in_command(name))
@@ -353,7 +359,7 @@ def _form(
     if any(csvlog.BEGIN.match(line) for line in head):
         return "csvlog", None, None
     if not is_wrapped and (other := foreign(begin, head)) is not None:
-        raise UsageError(f"{shown(name)} is {other.name}, which is not read", _with_name(other.step, name))
+        raise _not_read(name, other)
     recognizer = recognize(head, shown(name))
     return "stderr", recognizer.prefix, recognizer
 

@@ -23,10 +23,17 @@ def _packed(program: str) -> str:
     return _UNPACK.format(program=program)
 
 
+def _files(program: str) -> str:
+    return f"unpack its files into a folder and name that: {program}; pgstrata capture LOGS -o FILE"
+
+
+_TAR = Foreign("a tar archive", _files("mkdir LOGS; tar -xf {} -C LOGS"))
+_ARCHIVES: tuple[tuple[bytes, Foreign], ...] = (
+    (b"PK\x03\x04", Foreign("a zip archive", _files("unzip {} -d LOGS"))),
+    (b"7z\xbc\xaf\x27\x1c", Foreign("a 7z archive", _files("7z x {} -oLOGS"))),
+)
 _BYTES: tuple[tuple[bytes, Foreign], ...] = (
     (b"\x04\x22\x4d\x18", Foreign("packed with lz4", _packed("lz4cat"))),
-    (b"PK\x03\x04", Foreign("a zip archive", _packed("unzip -p"))),
-    (b"7z\xbc\xaf\x27\x1c", Foreign("a 7z archive", _packed("7z x -so"))),
     (b"pgstrata traffic", Foreign("a captured file", "it is ready: pgstrata capture {} shows it")),
     (
         b"LPKSHHRH",
@@ -66,6 +73,17 @@ _TEXT: tuple[tuple[re.Pattern[bytes], Foreign], ...] = tuple(
 )
 
 
+def archive(head: bytes, lines: Sequence[bytes]) -> Foreign | None:
+    """Returns the kind of an archive, whose files are not one log in its order; None for other files.
+
+    head: the first bytes as they are in the file; lines: its first lines, unpacked.
+    """
+    for begin, name in _ARCHIVES:
+        if head.startswith(begin):
+            return name
+    return _TAR if b"".join(lines[:40])[257:262] == b"ustar" else None
+
+
 def foreign(head: bytes, lines: Sequence[bytes]) -> Foreign | None:
     """Returns the format of a file that is not read, None for one that may be a log.
 
@@ -74,15 +92,13 @@ def foreign(head: bytes, lines: Sequence[bytes]) -> Foreign | None:
     for begin, name in _BYTES:
         if head.startswith(begin):
             return name
-    if head[257:262] == b"ustar":
-        return Foreign("a tar archive", _packed("tar -xOf"))
     text = b"".join(lines[:40])[: 1 << 16]
     for pattern, name in _TEXT:
         if pattern.match(text):
             return name
     if text[:200].count(b"\0") > 10:
-        return Foreign("no text", "name the server's log instead")
+        return Foreign("binary data", "name the server's log instead")
     return None
 
 
-__all__ = ["Foreign", "foreign"]
+__all__ = ["Foreign", "archive", "foreign"]

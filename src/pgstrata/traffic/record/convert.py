@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.numbers import counted
 from pgstrata.traffic.account import FASTPATH, PASSWORDS, largest_first
 from pgstrata.traffic.captured import SIMPLE, Header, Writer
 from pgstrata.traffic.mask import Mask
@@ -160,17 +161,22 @@ def convert(
 def _notes(damage: Damage, reader: RecordingReader) -> list[str]:
     notes = []
     if damage.cut:
-        notes.append(f"{damage.cut:,} files of the recording end within a block: what came then is missing")
+        notes.append(f"{counted(damage.cut, 'file')} cut off within a block: what came then is missing")
     if damage.recoded:
-        notes.append(f"{damage.recoded:,} texts are not in the encoding of their session: read as Latin-1")
+        notes.append(
+            f"read as Latin-1: {counted(damage.recoded, 'text')} in another encoding than the session's"
+        )
     facts = reader.facts
     if facts.untimed:
-        notes.append(f"the end of {facts.untimed:,} statements was not seen")
+        notes.append(f"the end of {counted(facts.untimed, 'statement')} was not seen")
     if facts.open_behind:
-        notes.append(f"{facts.open_behind:,} transactions are open at the end, and will be rolled back")
+        notes.append(
+            f"{counted(facts.open_behind, 'transaction')} stayed open at the end, and will be rolled back"
+        )
     if facts.constants:
         notes.append(
-            f"{len(facts.constants):,} statements that define tables, types or functions keep their constants"
+            f"{counted(len(facts.constants), 'statement')} to define tables, types or functions kept all "
+            "constants"
         )
     return notes
 

@@ -102,8 +102,8 @@ def _cells(statement_verdict: StatementVerdict, judged: Judged) -> Iterator[Cell
     yield words(SAID[verdict.word], mark=MARKS[verdict.word])
     yield change_cell(statement_verdict)
     yield words(statement_verdict.statement.text)
-    yield Cell(statement_verdict.base_share, numbers.significant(100 * statement_verdict.base_share))
-    yield Cell(statement_verdict.other_share, numbers.significant(100 * statement_verdict.other_share))
+    yield Cell(statement_verdict.base_share, numbers.share_of_time(statement_verdict.base_share))
+    yield Cell(statement_verdict.other_share, numbers.share_of_time(statement_verdict.other_share))
     for asked in (statement_verdict.base, statement_verdict.other):
         yield (
             Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")

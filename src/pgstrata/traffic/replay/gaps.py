@@ -12,6 +12,7 @@ from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.store.statement import Statement, recorded_statement
+from pgstrata.traffic.captured import RECOGNIZED
 from pgstrata.traffic.replay.blocks import doubt
 from pgstrata.traffic.replay.coverage import Coverage, coverage_in
 from pgstrata.traffic.replay.emptiness import emptiness_in, finds
@@ -23,19 +24,23 @@ MOST_EXAMPLE = 120
 
 OUTSIDE = "left out: reaches outside"
 
+WHOLE = 0.99
+"""Of the log's time from which on a replay reached its end. What was not sent then has a gap of its own."""
+
 LATE = 0.01
 """Seconds of lateness (p99) from which on the original's pace was not kept: sessions met otherwise."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that was not covered. count: statements, of one round; share: of the time they take, in the
-    log or on the base, 0 to 1; None: not known."""
+    """Something that was not covered. count: executions of one round, or what `unit` says; share: of the time
+    they take, in the log or on the base, 0 to 1; None: not known."""
 
     what: str
     count: int | None = None
     share: float | None = None
     example: str = ""
+    unit: str = "execution"
 
 
 def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> list[Gap]:
@@ -53,8 +58,13 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     for judged_variant in judged.values():
         result += _not_known(judged_variant, several=len(judged) > 1)
     if coverage is not None:
-        result += [Gap(note) for note in coverage.notes]
+        result += of_notes(coverage.notes)
     return result
+
+
+def of_notes(notes: Sequence[str]) -> list[Gap]:
+    """Returns the notes of a captured file that lessen what a replay covers."""
+    return [Gap(note) for note in notes if not note.startswith(RECOGNIZED)]
 
 
 def _of_log(coverage: Coverage) -> Iterator[Gap]:
@@ -76,7 +86,8 @@ def _of_log(coverage: Coverage) -> Iterator[Gap]:
         databases = "another database" if coverage.other_databases == 1 else "other databases"
         yield Gap(f"Not replayed: statements in {databases}", coverage.other_statements)
     whole = (coverage.end - coverage.begin) / 1e6
-    if coverage.until is not None and (not coverage.speed or coverage.until * coverage.speed < whole):
+    reached = (coverage.until or 0.0) * coverage.speed
+    if coverage.until is not None and reached < WHOLE * whole:
         yield Gap(
             f"The replay was stopped after {numbers.duration(coverage.until)}; the log has "
             f"{numbers.duration(whole)}"
@@ -91,9 +102,9 @@ def _of_setup(outside: Outside) -> Iterator[Gap]:
     """Yields the parts of the setup that were not loaded as they stand. They are no statements of a log and
     have no share of its time."""
     for left_out in outside.left_out:
-        yield Gap(f"{OUTSIDE}: of the setup: {left_out.why}", 1, None, left_out.what)
+        yield Gap(f"{OUTSIDE}: of the setup: {left_out.why}", 1, None, left_out.what, "statement")
     if more := outside.number - len(outside.left_out):
-        yield Gap(f"{OUTSIDE}: of the setup: more", more)
+        yield Gap(f"{OUTSIDE}: of the setup: more", more, unit="statement")
     if outside.note:
         yield Gap(outside.note)
 
@@ -104,7 +115,9 @@ def _of_replay(variant: str, replays: Sequence[ReplayRecord], rounds: int) -> It
     if unsent:
         yield Gap(f"Not sent on {variant} before the replay ended", unsent // max(1, rounds))
     if lost:
-        yield Gap(f"Connections that {variant} has ended in the middle, in {rounds} rounds", lost)
+        yield Gap(
+            f"Connections that {variant} has ended in the middle, in {rounds} rounds", lost, unit="connection"
+        )
     for replay in replays:
         if replay.lateness.p99 > LATE:
             yield Gap(
@@ -179,14 +192,14 @@ def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap
         by_statements.setdefault(empty, []).append(variant)
     whole = sum(total.seconds for total in totals.values())
     rounds = max((rounds_in(repeats) for repeats in step.by_variant.values()), default=1)
-    original = "though the original's did" if rows_known else "and whether the original's did no log says"
+    original = "though it did in the log" if rows_known else "and the log does not say whether it did there"
     for empty, variants in by_statements.items():
         if empty:
             seconds = sum(totals[empty_statement].seconds for empty_statement in empty)
             first = max(empty, key=lambda empty_statement: totals[empty_statement].seconds)
             yield Gap(
-                f"No call of {numbers.counted(len(empty), 'statement')} found a row on "
-                f"{' and '.join(variants)}, {original}: the data may be older or newer, or its keys others",
+                f"{numbers.counted(len(empty), 'statement')} never found a row on {' and '.join(variants)}, "
+                f"{original}: the dump may be older or newer than the log, or its keys others",
                 round(sum(totals[empty_statement].succeeded for empty_statement in empty) / rounds),
                 seconds / whole if whole else None,
                 first.text[:MOST_EXAMPLE],
@@ -200,7 +213,7 @@ def _found_nothing_in_all(step: StepResults) -> Iterator[Gap]:
             yield Gap(
                 f"Found no row on {emptiness.variant}, as may be right: {share} % of the "
                 f"{numbers.count(round(emptiness.all_asked))} executions that look for rows, of "
-                f"{len(emptiness.found_nothing)} statements",
+                f"{numbers.counted(len(emptiness.found_nothing), 'statement')}",
                 round(emptiness.all_empty),
             )
 
@@ -230,7 +243,7 @@ def gap_table(gaps: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Tabl
         title="Statements of which nothing is said",
         columns=[
             Column("what", "What", align="left"),
-            Column("count", "Statements"),
+            Column("count", "How often"),
             Column("share", "Share of the time", "%"),
             Column("example", "For example", align="left"),
         ],
@@ -241,7 +254,7 @@ def gap_table(gaps: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Tabl
                     Cell(gap.count, numbers.count(gap.count)),
                     Cell(
                         gap.share,
-                        numbers.UNKNOWN if gap.share is None else numbers.significant(100 * gap.share),
+                        numbers.UNKNOWN if gap.share is None else numbers.share_of_time(gap.share),
                     ),
                     words(gap.example),
                 ]
@@ -254,4 +267,4 @@ def gap_table(gaps: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Tabl
     )
 
 
-__all__ = ["Gap", "gap_table", "gaps"]
+__all__ = ["Gap", "gap_table", "gaps", "of_notes"]

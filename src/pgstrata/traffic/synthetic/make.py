@@ -15,6 +15,7 @@ import numpy as np
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
+from pgstrata.numbers import counted
 from pgstrata.traffic.captured import PREPARED, STATISTICS, Header, LeftOut, Writer
 from pgstrata.traffic.captured import Statement as CapturedStatement
 from pgstrata.traffic.mask import Mask
@@ -256,8 +257,8 @@ def _nothing(outcome: _Found) -> UsageError:
     if first is None:
         return UsageError("pg_stat_statements has counted no call", "let the application work for a while")
     return UsageError(
-        f"none of the {len(outcome.left_out):,} kinds of statements can be asked again; most of their time "
-        f"took: {first.why}",
+        f"of {counted(len(outcome.left_out), 'kind')} of statements none can be asked again; most of their "
+        f"time took: {first.why}",
         "where texts are hidden, GRANT pg_read_all_stats TO the user that asks",
     )
 
@@ -327,13 +328,14 @@ def _notes(
     )
 
     def share(seconds: float) -> str:
-        return numbers.significant(100 * seconds / whole if whole else 0.0)
+        return numbers.share_of_time(seconds / whole if whole else 0.0)
 
     guessed = [statement_share for statement_share in shares if statement_share.guesses]
     if guessed:
         seconds = sum(statement_share.called.seconds for statement_share in guessed)
         notes.append(
-            f"values of {len(guessed):,} statements ({share(seconds)} % of the time) are guessed in part: "
+            f"values of {counted(len(guessed), 'statement')} ({share(seconds)} % of the time) are guessed in "
+            "part: "
             "`pgstrata capture FILE --format json` says which (`parameters`)"
         )
     calls = sum(statement_share.called.calls for statement_share in shares)
@@ -346,8 +348,8 @@ def _notes(
     if rare:
         seconds = sum(statement_share.called.seconds for statement_share in rare)
         notes.append(
-            f"{len(rare):,} statements ({share(seconds)} % of the time) are rarer than one call in "
-            f"{in_file:,}, and are asked once: their share of the time will be larger (--calls)"
+            f"rarer than one call in {in_file:,}, and asked once: {counted(len(rare), 'statement')} "
+            f"({share(seconds)} % of the time), whose share will be larger (--calls)"
         )
     if not paced:
         notes.append(
@@ -355,7 +357,7 @@ def _notes(
             f"pace is that of sessions that work 1/{SPARE} of their time"
         )
     if statistics.users > 1:
-        notes.append(f"the statements of {statistics.users:,} users are asked by one")
+        notes.append(f"one user asks the statements of {counted(statistics.users, 'user')}")
     notes += _tables_without(statistics)
     return notes
 

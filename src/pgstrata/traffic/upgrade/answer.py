@@ -130,7 +130,7 @@ def _changes(e: Evidence) -> Iterator[str]:
     if e.answers:
         yield f"{numbers.counted(e.answers, 'statement')} with another number of rows to look at"
     if e.changes:
-        yield f"{numbers.counted(e.changes, 'thing')} to do, listed below"
+        yield f"{numbers.counted(e.changes, 'thing')} to do beside ANALYZE, listed below"
     if e.slower_light:
         is_slower = "is" if e.slower_light == 1 else "are"
         light = numbers.counted(e.slower_light, "statement")
@@ -138,7 +138,7 @@ def _changes(e: Evidence) -> Iterator[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{numbers.significant(100 * share, 2)} %"
+    return f"{numbers.share_of_time(share, 2)} %"
 
 
 __all__ = ["MOST_NOT_REPLAYED", "Answer", "Evidence", "Word", "answer"]

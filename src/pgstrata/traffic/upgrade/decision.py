@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.disturbance import other_load
@@ -15,7 +17,7 @@ from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.store.statement import Statement
-from pgstrata.traffic.captured import name_of
+from pgstrata.traffic.captured import Captured, name_of
 from pgstrata.traffic.replay.gaps import Gap, gaps
 from pgstrata.traffic.replay.judged import Judged, judged, replays_of
 from pgstrata.traffic.replay.steps import database_of
@@ -180,8 +182,9 @@ def _checklists(tried: TriedUpgrade, measured: Measured | None) -> dict[str, Seq
     ]
     confinement, _ = definitions(tried.load_options, tried.servers.base.features)
     left_out = [f"{omission.what}: {omission.why}" for omission in confinement.left_out]
-    statements = first_of_each(tried.captured, _database(tried))
-    shapes = tried.header.shapes
+    statements = first_of_each(tried.whole, _database(tried))
+    with Captured(tried.whole) as captured:
+        shapes = captured.header.shapes
     names = {number: Statement(number, name_of(number, shapes[number].text)).text for number in statements}
     by_label = dict(zip(tried.labels[1:], tried.servers.targets, strict=True))
     checklists: dict[str, Sequence[Line]] = {}
@@ -215,12 +218,10 @@ def _evidence(
     tried: TriedUpgrade, measured: Measured | None, label: str, checklist: Sequence[Line] | None
 ) -> Evidence:
     lines_of = checklist or ()
-    own_errors = measured.judged[label].new_errors if measured and label in measured.judged else ()
-    failing = {error.statement.text for error in own_errors}
+    judged_label = measured.judged.get(label) if measured is not None else None
+    failing, refused = fails(judged_label, lines_of)
     common = {
-        "refused": sum(
-            line.count - len(told_twice(line, failing)) for line in lines_of if line.state == "fails"
-        ),
+        "refused": sum(refused_line.count for refused_line in refused),
         "unanswered": sum(line.state == "unknown" for line in lines_of),
         "unchecked": tried.unchecked,
         "changes": sum(line.must and line.id not in ROUTINE for line in lines_of),
@@ -262,15 +263,23 @@ def _evidence(
     )
 
 
-def told_twice(line: Line, failing: Collection[str]) -> list[str]:
-    """Returns the objects of a line of refused statements that the replay has met, too. failing: texts."""
-    if line.id != REFUSED_STATEMENTS:
-        return []
-    return [
-        object_name
-        for object_name in line.objects
-        if any(object_name.startswith(f"{text}: ") for text in failing)
-    ]
+def fails(judged: Judged | None, checklist: Sequence[Line]) -> tuple[list[str], list[Line]]:
+    """Returns what fails on a new version, each once: texts of the statements that failed in the replay, and
+    the lines of what is refused besides."""
+    errors = judged.new_errors if judged is not None else ()
+    failing = [*dict.fromkeys(error.statement.text for error in errors)]
+    refused = []
+    for line in checklist:
+        if line.state != "fails":
+            continue
+        objects = line.objects
+        if line.id == REFUSED_STATEMENTS:
+            objects = [
+                entry for entry in objects if not any(entry.startswith(f"{text}: ") for text in failing)
+            ]
+        if count := line.count - (len(line.objects) - len(objects)):
+            refused.append(msgspec.structs.replace(line, objects=objects, count=count))
+    return failing, refused
 
 
-__all__ = ["Decision", "Measured", "decide", "told_twice"]
+__all__ = ["Decision", "Measured", "decide", "fails"]

@@ -27,7 +27,7 @@ from pgstrata.store.record import OTHER_LOAD
 from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line, State
-from pgstrata.traffic.upgrade.decision import Decision, Measured, told_twice
+from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
 from pgstrata.traffic.upgrade.differing import DifferingRows
 from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections, shortened
 from pgstrata.traffic.upgrade.settle import at_most, undecided
@@ -78,6 +78,7 @@ def version_of(decision: Decision, label: str) -> str:
 def lede(decision: Decision) -> str:
     """Returns a few sentences on what was done."""
     tried, header = decision.tried, decision.tried.header
+    measured = decision.measured
     dumps = " and ".join(dump.name for dump in tried.question.dumps)
     sessions = numbers.counted(header.sessions, "connection")
     asked = f"{numbers.counted(header.statements, 'statement')} of {sessions}"
@@ -85,8 +86,8 @@ def lede(decision: Decision) -> str:
         source = f"{asked}, drawn from what the server has counted of them"
     else:
         logs = ", ".join(log.name for log in tried.question.logs)
-        source = f"what {logs} holds, {asked} in {numbers.duration((header.end - header.begin) / 1e6)}"
-    measured = decision.measured
+        part = f"a window of {logs}" if tried.captured != tried.whole and measured else f"what {logs} holds"
+        source = f"{part}, {asked} in {numbers.duration((header.end - header.begin) / 1e6)}"
     if measured is None:
         return (
             f"The definitions of {dumps} were executed on every version, without rows, and parsed with them: "
@@ -145,15 +146,11 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
         yield "bad", title, _and_more(named, len(changed), "answers")
     checklist = decision.checklists.get(label, ())
     where = anchor("checklist", label)
-    failing = [*dict.fromkeys(error.statement for error in judged.new_errors)] if judged is not None else []
-    named = [(shortened(statement.text), "", "errors") for statement in failing[:MOST_NAMED]]
-    texts = [statement.text for statement in failing]
-    refused = [
-        (line, line.count - len(told_twice(line, texts))) for line in checklist if line.state == "fails"
-    ]
-    named += [(shortened(line.title), f"{count}", where) for line, count in refused if count]
+    failing, refused = fails(judged, checklist)
+    named = [(shortened(text), "", "errors") for text in failing[:MOST_NAMED]]
+    named += [(shortened(line.title), f"{line.count}", where) for line in refused]
     if named:
-        yield "bad", f"fails: {len(failing) + sum(count for _, count in refused)}", named
+        yield "bad", fails_said(failing, refused), named
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     if differing:
         named = [
@@ -175,6 +172,11 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     if looked:
         named = [(shortened(line.title), "", where) for line in looked[:MOST_NAMED]]
         yield "even", f"to look at: {len(looked)}", _and_more(named, len(looked), where)
+
+
+def fails_said(failing: Sequence[str], refused: Sequence[Line]) -> str:
+    """Returns how many statements, definitions and functions fail."""
+    return f"{STATES['fails']}: {len(failing) + sum(line.count for line in refused)}"
 
 
 def _to_do(checklist: Sequence[Line], state: State, where: str) -> Iterator[Item]:
@@ -199,7 +201,7 @@ def _timed(judged: Judged, label: str, *chosen: Word) -> Iterator[Item]:
             )
             for statement_verdict in statements[:MOST_NAMED]
         ]
-        share = numbers.significant(100 * judged.share(word), 2)
+        share = numbers.share_of_time(judged.share(word), 2)
         yield (
             MARKS[word],
             f"{SAID[word]}: {len(statements)}, {share} % of the time",
@@ -332,6 +334,7 @@ __all__ = [
     "MOST_NAMED",
     "by_line",
     "facts",
+    "fails_said",
     "goes_on",
     "lede",
     "settle_lines",

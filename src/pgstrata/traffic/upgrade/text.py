@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -19,8 +19,8 @@ from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
 from pgstrata.traffic.replay.gaps import Gap
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line
-from pgstrata.traffic.upgrade.decision import Decision, Measured
-from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, lede, settle_lines, title, version_of
+from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
+from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, fails_said, lede, settle_lines, title, version_of
 from pgstrata.traffic.upgrade.sections import shortened
 
 Json = dict[str, Any]
@@ -63,12 +63,16 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
             yield f"  answers otherwise on the same data: {shortened(statement.text)}{sentence}"
         if len(changed) > MOST_NAMED:
             yield f"    and {len(changed) - MOST_NAMED} more on the page"
+    failing, refused = fails(judged, checklist)
+    if failing or refused:
+        yield f"  {fails_said(failing, refused)}"
+    if judged is not None:
         for new in judged.new_errors[:MOST_NAMED]:
             text = shortened(new.statement.text)
-            yield f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({text})"
+            yield f"    {numbers.counted(new.count, 'time')}: {new.message} ({text})"
         if len(judged.new_errors) > MOST_NAMED:
             yield f"    and {len(judged.new_errors) - MOST_NAMED} more"
-    yield from _listed(checklist, "fails")
+    yield from _details(refused)
     differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
     for entry in differing[:MOST_NAMED]:
         yield f"  answers otherwise, {entry.base} → {entry.other} rows: {shortened(entry.statement.text)}"
@@ -91,6 +95,10 @@ def _listed(checklist: Any, state: Any) -> Iterator[str]:
     lines: list[Line] = [line for line in checklist if line.state == state]
     if lines:
         yield f"  {STATES[state]}: {len(lines)}"
+    yield from _details(lines)
+
+
+def _details(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         yield f"    {line.title}"
         yield from (f"      {shortened(object_name)}" for object_name in line.objects[:MOST_OBJECTS])
@@ -106,7 +114,7 @@ def _timed(decision: Decision, judged: Judged, *chosen: Word) -> Iterator[str]:
         statements = judged.of(word)
         if not statements:
             continue
-        share = numbers.significant(100 * judged.share(word), 2)
+        share = numbers.share_of_time(judged.share(word), 2)
         yield f"  {SAID[word]}: {len(statements)}, {share} % of the time on {decision.base}"
         # What is the same, or not known, is a list for the page; but for what differs beside others only.
         named = [
@@ -121,10 +129,8 @@ def _timed(decision: Decision, judged: Judged, *chosen: Word) -> Iterator[str]:
 
 def _gaps(measured: Measured) -> Iterator[str]:
     for gap in measured.gaps:
-        details = [numbers.counted(gap.count, "statement")] if gap.count is not None else []
-        details += (
-            [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
-        )
+        details = [numbers.counted(gap.count, gap.unit)] if gap.count is not None else []
+        details += [f"{numbers.share_of_time(gap.share, 2)} % of the time"] if gap.share is not None else []
         yield f"  {gap.what}" + (f" ({', '.join(details)})" if details else "")
 
 

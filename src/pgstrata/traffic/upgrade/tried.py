@@ -53,9 +53,10 @@ MOST_KEPT_BYTES = 256 << 20
 class TriedUpgrade:
     """An upgrade that was tried.
 
-    campaign: whose runs lie below `runs` of the folder; captured: the file with the traffic; failed: by label
-    why a version could not be measured; rehearsal: what the servers said of the schema, None where unchecked
-    says why there is none; measured: there are runs.
+    campaign: whose runs lie below `runs` of the folder; captured: the file with the traffic that is replayed,
+    and its header; whole: the file of the whole log, which is checked; failed: by label why a version could
+    not be measured; rehearsal: what the servers said of the schema, None where unchecked says why there is
+    none; measured: there are runs.
     """
 
     question: Question
@@ -65,6 +66,7 @@ class TriedUpgrade:
     header: Header
     notes: Sequence[str]
     captured: Path
+    whole: Path
     failed: Mapping[str, str] = field(default_factory=dict)
     rehearsal: Rehearsal | None = None
     unchecked: str = ""
@@ -93,7 +95,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
     """
     say = plain_lines(console)
     servers = servers_of(question, say, interrupts)
-    file = captured_file(question, say, interrupts)
+    file = whole = captured_file(question, say, interrupts)
     with Captured(file) as captured:
         header = captured.header
     without = left_out(question, servers, say, interrupts)
@@ -122,7 +124,15 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
         )
     return TriedUpgrade(
-        question, upgrade_campaign, servers, labels(question, servers), header, notes, file, without=without
+        question,
+        upgrade_campaign,
+        servers,
+        labels(question, servers),
+        header,
+        notes,
+        file,
+        whole,
+        without=without,
     )
 
 
@@ -176,7 +186,7 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     servers = {variant.label: (variant.server, variant.config) for variant in plan.variants}
     base, *others = tried.labels
     key = [
-        tried.campaign.name,
+        _name(question, tried.whole),
         *sorted(tried.without),
         *(f"{label} {servers[label][0].version}" for label in tried.labels),
     ]
@@ -193,7 +203,7 @@ def rehearsed(tried: TriedUpgrade, console: Console, interrupts: Interrupts) -> 
     try:
         rehearsal = rehearse(
             tried.load_options,
-            tried.captured,
+            tried.whole,
             database_of(tried.campaign.workloads[0].options, tried.header).name,
             old,
             {label: servers[label] for label in others},

@@ -121,7 +121,9 @@ def export_statistics(source: str, to: Path, *, values: bool = True) -> Exported
         (unreadable,) = session.execute(_UNREADABLE.encode()).fetchone() or (0,)
     if not any("attribute_stats(" in line[:60] for line in lines):
         why = (
-            f"; {unreadable:,} tables are hidden from this user" if unreadable else ": run ANALYZE in it once"
+            f"; this user cannot see {numbers.counted(unreadable, 'table')}"
+            if unreadable
+            else ": run ANALYZE in it once"
         )
         raise UsageError(
             f"the database has no statistics{why}", "GRANT pg_read_all_data TO the user (since 14)"

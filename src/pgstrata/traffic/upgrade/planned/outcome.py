@@ -154,13 +154,13 @@ def plan_upgrade(question: Question, console: Console, interrupts: Interrupts) -
     for label, server in zip(labels(question, servers), all_servers, strict=True):
         config = _config(question, server)
         with defined_schema(server, config, options, root, say, interrupts.check, OVERRIDES) as schema:
-            say(f"  statistics of {len(statistics.relations):,} tables and indexes")
+            say(f"  statistics of tables and indexes: {len(statistics.relations):,}")
             restored = restore(schema, statistics, interrupts.check)
             sizes = wanted_sizes(schema.cluster)
             schema.cluster.stop()
             stretch(schema.cluster, sizes, interrupts.check)
             schema.cluster.start(settings=OVERRIDES)
-            say(f"  plans of {len(wanted):,} statements")
+            say(f"  plans of statements: {len(wanted):,}")
             plans = plans_of(schema, wanted, interrupts.check)
             done.append(PlannedServer(label, server, restored, schema.refused, plans))
     return PlannedUpgrade(question, asked, statistics, done, servers.notes)

@@ -102,7 +102,7 @@ def _percent(asked: Asked, statements: Sequence[Changed | AskedStatement]) -> st
 
 def percent(share: float) -> str:
     """Returns a share as percent in words."""
-    return f"{numbers.significant(100 * share, 2)} %"
+    return f"{numbers.share_of_time(share, 2)} %"
 
 
 def _of(entry: Changed | AskedStatement) -> AskedStatement:
@@ -221,7 +221,7 @@ def _plans(planned: PlannedUpgrade, target: PlannedVersion) -> Section:
 
 def _share_cell(asked: Asked, asked_statement: AskedStatement) -> Cell:
     share = asked.share(asked_statement)
-    return Cell(share, numbers.significant(100 * share, 2))
+    return Cell(share, numbers.share_of_time(share, 2))
 
 
 def _refused(planned: PlannedUpgrade, target: PlannedVersion) -> Iterator[Block]:
