@@ -59,7 +59,7 @@ def write_search(search_result: SearchResult) -> Path:
     out = search_result.search.folder
     line = search_result.search.line
     lede = (
-        f"A search over {line.n} {line.kind}s, {line.what}: {search_result.search.work.workload}, "
+        f"A search over {line.extent}, {line.what}: {search_result.search.work.workload}, "
         f"{search_result.search.work.step}, {len(search_result.state.measured)} measurements."
     )
     sections = [
