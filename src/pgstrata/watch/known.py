@@ -16,7 +16,7 @@ from pgstrata.server.find.cache import cache_dir
 from pgstrata.source.git import clone, commit_of, is_url, repository
 from pgstrata.source.idle import idle_commits
 from pgstrata.watch.detect import Change, Point, find_changes
-from pgstrata.watch.file import Watch
+from pgstrata.watch.file import Watch, WatchFile
 from pgstrata.watch.history import Alarm, Alarms, CommitValues
 from pgstrata.watch.measure import Series, recipe_of
 
@@ -155,7 +155,11 @@ class Known:
 def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
     """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
     does not exist, or no line between them; ServerError where the repository cannot be read or reached."""
-    file = watch.file
+    with watch.naming():
+        return _line_of(watch.file, say)
+
+
+def _line_of(file: WatchFile, say: Callable[[str], None]) -> Line:
     where = file.repository
     repo = clone(where, file.branch, cache_dir(), say) if is_url(where) else repository(Path(where))
 
