@@ -68,9 +68,10 @@ def watch(
     from pgstrata.errors import UsageError
     from pgstrata.numbers import parse_duration
     from pgstrata.watch.file import read_watch
+    from pgstrata.watch.site.write import check_folder
 
     if hours is not None and not 0 < hours <= 24 * 365:
-        raise UsageError(f"--hours {hours:g}: above 0, at most 8760")
+        raise UsageError(f"--hours {hours:g} is not above 0 and at most 8760", "leave it out for no limit")
     pause = parse_duration(every)
     if pause is None or not SHORTEST_PAUSE <= pause <= LONGEST_PAUSE:
         raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
@@ -78,6 +79,8 @@ def watch(
     if dry_run:
         _show_due(asked, format)
         return
+    if site is not None:
+        check_folder(site)
     seconds = 3600 * hours if hours is not None else float("inf")
     printed: list[str] = []
     while True:

@@ -369,9 +369,9 @@ def _measurements(search_result: SearchResult, by: By, name: str, title: str) ->
                     words(stops[m.base].name),
                     Cell(
                         100 * change,
-                        f"{100 * change:+.2f}",
+                        f"{100 * change:+z.2f}",
                         mark,
-                        small=f"{100 * low:+.2f} … {100 * high:+.2f}",
+                        small=f"{100 * low:+z.2f} … {100 * high:+z.2f}",
                     ),
                     Cell(m.base_rate, rate(m.base_rate)),
                     Cell(m.other_rate, rate(m.other_rate)),
