@@ -169,6 +169,7 @@ class DueRecord(TypedDict):
 
 def _show_due(asked: Watch, form: TextOrJson) -> None:
     from pgstrata.cli.output import print_json
+    from pgstrata.numbers import counted
     from pgstrata.watch.known import commits_left
     from pgstrata.watch.passing import next_stop, read
 
@@ -187,7 +188,8 @@ def _show_due(asked: Watch, form: TextOrJson) -> None:
         print_json(record)
         return
     print(
-        f"{asked.name}: {line.newest} commits after {line.stops[0].name}, {commits_left(known)} not measured"
+        f"{asked.name}: {counted(line.newest, 'commit')} after {line.stops[0].name}, "
+        f"{commits_left(known)} left to measure"
     )
     for name, series in known.series.items():
         print(f"  {name}, by {series.by}")

@@ -12,7 +12,7 @@ from pgstrata.count.text import sides_of
 from pgstrata.count.verdicts import compare_counts
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.marks import Mark
-from pgstrata.numbers import duration, moment, rate
+from pgstrata.numbers import counted, duration, moment, rate
 from pgstrata.observe.profile import unavailable
 from pgstrata.page.blocks import (
     Block,
@@ -60,7 +60,7 @@ def write_search(search_result: SearchResult) -> Path:
     line = search_result.search.line
     lede = (
         f"A search over {line.extent}, {line.what}: {search_result.search.work.workload}, "
-        f"{search_result.search.work.step}, {len(search_result.state.measured)} measurements."
+        f"{search_result.search.work.step}, {counted(len(search_result.state.measured), 'measurement')}."
     )
     sections = [
         Section("answer", "Answer", _answer(search_result)),

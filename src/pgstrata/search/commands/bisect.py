@@ -335,8 +335,7 @@ def _show_plan(search: SearchSettings) -> None:
     for note in line.notes:
         print(f"note: {note}")
     if state.measured or state.set_aside:
-        there_are = "is" if len(state.measured) == 1 else "are"
-        print(f"{counted(len(state.measured), 'measurement')} {there_are} there already")
+        print(f"{counted(len(state.measured), 'measurement')} there already")
     next_ = search.ways(state).next()
     if next_ is None:
         print("nothing is left to measure")
