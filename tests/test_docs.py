@@ -153,7 +153,7 @@ def campaigns() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "text"), list(campaigns()), ids=lambda text: text.partition("\n")[0])
 def test_a_shown_campaign_is_valid(page: str, text: str, tmp_path: Path) -> None:
-    for extension in ("pgvector", "my-extension"):
+    for extension in ("pgvector", "my-extension", "my-extension-1.0"):
         (tmp_path / extension).mkdir()
         (tmp_path / extension / "Makefile").write_text("EXTENSION = mine\n")
     place = tmp_path / "study"

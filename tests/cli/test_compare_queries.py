@@ -91,6 +91,8 @@ def test_what_cannot_be_compared_is_told_and_the_others_go_on(
     assert "answers changed differently from" in output
     assert "varies" not in output.partition("differently")[0]
     assert "both sides run into its limit of 2 s" in output
+    assert "warning: several is left out: several.sql has 2 statements" in done.stderr
+    assert "warning: parameter is left out: parameter.sql has 1 parameter" in done.stderr
     (folder,) = (place / "results").glob("*.report")
     page = " ".join((folder / "report.md").read_text().replace("\\", "").split())
     for name, why in {

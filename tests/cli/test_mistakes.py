@@ -209,6 +209,8 @@ query "drop table runs"                         | 2 | only reads; --format csv
 
 WITH_SERVERS = """
 run git:foreign#main                            | 2 | is not a git repository; src:DIR
+compare-queries --server pg:17 query.sql        | 2 | needs two variants, and there is one; another server
+compare-queries --server pg:17 query.sql query.sql | 2 | query.sql is there twice; once
 run pg:99                                       | 2 | no published archive of PostgreSQL 99; nearest
 run pg:17.99                                    | 2 | no published archive of PostgreSQL 17.99; write pg:17
 run pg:17 --results query.sql                   | 2 | query.sql is a file; --results

@@ -11,6 +11,7 @@ from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
 from pgstrata.judge.single_queries import in_order
 from pgstrata.report import verdicts
 from pgstrata.report.sections.query_verdicts import change
+from pgstrata.report.verdicts import sentence
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
@@ -96,6 +97,8 @@ def test_a_query_that_one_side_rejects_is_no_comparison() -> None:
         True,
     )
     assert both.verdict.reason == 'both sides reject it: syntax error at or near "QUALIFY"'
+    text = sentence(comparison, both)
+    assert "no pair (both sides reject it: " in text and "1.000" not in text and "interval" not in text
     for name, label in (("q1", "new"), ("q2", "old")):
         verdict = words[name].verdict
         assert (verdict.word, verdict.aside) == ("unclear", True)

@@ -122,7 +122,7 @@ def test_a_patch_is_applied_to_the_copy(place: Path) -> None:
             "hunk 1 does not fit src/backend/main.c at line 1",
         ),
         ("--- a/src/nowhere.c\n+++ b/src/nowhere.c\n@@ -1 +1 @@\n-a\n+b\n", "there is no file src/nowhere.c"),
-        ("hello, this is a mail\n", "it is no unified diff"),
+        ("hello, this is a mail\n", "it holds no unified diff"),
     ],
 )
 def test_a_patch_that_does_not_apply_says_where(place: Path, text: str, what: str) -> None:

@@ -64,4 +64,4 @@ def test_what_moved_elsewhere_leaves_an_alarm_that_is_narrowed(tmp_path: Path) -
 
 def test_a_commit_takes_no_longer_than_its_parts(tmp_path: Path) -> None:
     known = read_known(make_watch(tmp_path, SUBJECTS[:3], {}))
-    assert "60.0 s and 90.0 s of CPU in the median, 60.0 s without its build" in costs(known)
+    assert "60.0 s and 90.0 s of CPU in the median; without its build, 60.0 s of CPU." in costs(known)

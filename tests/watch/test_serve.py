@@ -92,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "results/of.report/tables/a.csv").write_text("a,b\n")
     (place / "site/inner").mkdir(parents=True)
     (place / "site/index.html").write_text("<!doctype html>the site")
+    (place / "site/compare.js").touch()
     (place / "site/.lock").write_text("hidden")
     (place / "site/.hidden.html").write_text("hidden")
     (place / "site/program.py").write_text("hidden")
@@ -278,6 +279,7 @@ def test_connections_without_requests_do_not_keep_others_out(served: Served) -> 
 def test_other_addresses_are_served_by_tls_only(place: Path, pgstrata: Program) -> None:
     (place / "site").mkdir()
     (place / "site/index.html").write_text("the site")
+    (place / "site/compare.js").touch()
     authority = Authority(place)
     signed = authority.sign("server", "DNS:bench.example.org")
     refused = pgstrata("serve", "--site", "site", "--address", "0.0.0.0")
@@ -304,6 +306,8 @@ def test_what_cannot_be_served_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(place)
     (place / "site").mkdir()
+    (place / "other").mkdir()
+    (place / "other/letter").touch()
     (place / "open").write_text(TOKEN)
     (place / "open").chmod(0o644)
     (place / "short").write_text("short")
@@ -312,6 +316,7 @@ def test_what_cannot_be_served_is_one_sentence(
         port = str(taken.getsockname()[1])
         for arguments, words in (
             ([], "there is nothing to show"),
+            (["--site", "other"], "other has files that are not of a site: letter"),
             (["--site", "nowhere"], "--site: there is no folder nowhere"),
             (["--results", "nowhere"], "--results: there is no folder nowhere"),
             (["--site", "site", "--address", "example.org"], "not an IP address"),
@@ -327,6 +332,7 @@ def test_what_cannot_be_served_is_one_sentence(
             assert invoke(["serve", *arguments]) == 2, arguments
             error = capsys.readouterr().err
             assert words in error and error.startswith("error: "), (arguments, error)
+            assert len(error.splitlines()) == 2, "one next step"
 
 
 def test_a_missing_extra_is_named(

@@ -104,6 +104,8 @@ def test_only_what_is_proven_has_a_colour(watched: Path, place: Path, pgstrata: 
     assert same[1:] == [""] * 33 + ["missing", "", "missing"] + [""] * 4
     text = (place / "public/index.html").read_text()
     assert "acknowledged: it is meant" in text and "open alarm" in text
+    pages = [page.read_text() for page in (place / "public").rglob("*.html")]
+    assert any("+0.00" in page for page in pages) and not any(re.search(r"-0\.00\b", page) for page in pages)
 
 
 def test_a_page_that_has_not_changed_is_left_and_one_that_is_gone_goes(
@@ -225,6 +227,14 @@ def test_another_machine_shows_what_was_measured(
         (["site", "public", "--watch", "no.toml"], ["there is no watch file", "no.toml"]),
         (["site", "public", "--results", "nowhere"], ["there is no results folder nowhere"]),
         (["site", "file", "--results", "."], ["file is a file"]),
+        (
+            ["site", "repo", "--watch", "watch.toml"],
+            ["repo has files that are not of a site", "empty"],
+        ),
+        (
+            ["watch", "watch.toml", "--site", "repo"],
+            ["repo has files that are not of a site", "empty"],
+        ),
         ([*SITE, "--watch", "watch.toml"], ["two watches are called watched", "name"]),
     ],
 )
@@ -236,6 +246,7 @@ def test_what_cannot_be_shown_is_one_sentence(
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+    assert not (place / "repo/index.html").exists()
 
 
 def test_a_full_disk_is_one_sentence_and_the_next_time_completes_it(

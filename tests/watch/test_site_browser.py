@@ -16,6 +16,16 @@ from support.watched import STEPS, make_watch, raise_alarm
 
 pytestmark = [needs_browser, pytest.mark.program, pytest.mark.timeout(900)]
 
+TORN = """Array.from(document.querySelectorAll('tbody th a')).filter(e => {
+  const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = document.createRange();
+  for (let text; text = walk.nextNode();)
+    for (const word of text.data.matchAll(/[a-z0-9]+/g)) {
+      range.setStart(text, word.index), range.setEnd(text, word.index + word[0].length);
+      if (new Set(Array.from(range.getClientRects()).map(r => r.top)).size > 1) return true;
+    }
+}).map(e => e.innerText)"""
+"""The names of steps and commits in whose words a line breaks."""
+
 TAKEN = "document.title='taken'"
 HOSTILE = (
     f"</script><script>{TAKEN}</script>",
@@ -116,6 +126,7 @@ def test_every_page_is_read_and_walked_at_400_pixels(site: Path) -> None:
             walk.wait_for("!document.querySelector('.plot') || document.querySelector('.js-plotly-plot')")
             width = walk.run("document.documentElement.scrollWidth")
             assert width <= 400, (page, width)
+            assert walk.run(TORN) == [], page
             walk.tab_to("main a, main summary, main select, main .scroll")
         walk.open(pages(site)[0].as_uri())
         walk.tab_to(".scroll a[href*=commits]")

@@ -166,6 +166,7 @@ def test_a_commit_that_does_not_build_is_skipped_and_a_moved_branch_is_followed(
         (("steps", 'steps = ["select-onl"]'), ["no step 'select-onl'", "select-only-prepared-c1"]),
         (("workload", 'workload = "pgbnech"'), ["pgbnech", "pgbench"]),
         (("set", "sett = []"), ["unknown key", "sett"]),
+        (("set", 'set = ["rows=many"]'), ["`series[1]`", "rows"]),
     ],
 )
 def test_what_cannot_be_watched_is_one_sentence(
@@ -176,7 +177,11 @@ def test_what_cannot_be_watched_is_one_sentence(
     (place / "watch.toml").write_text("\n".join(lines))
     done = pgstrata(*watch)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert (
+        done.stderr.startswith("error: watch.toml: ")
+        and "command line" not in done.stderr
+        and "Traceback" not in done.stderr
+    )
     assert all(word in done.stderr for word in words), done.stderr
     assert not (place / "watch/watch/values").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -84,6 +85,7 @@ def compare_queries(
       pgstrata compare-queries --server pg:17 --config default --config default+jit=off slow.sql
     """
     _check_servers(query, server)
+    _warn_of_files(query, setup or [])
     sets = [
         # JSON's lists of text are TOML's
         f"{option}={json.dumps([os.path.abspath(path) for path in paths])}"  # noqa: PTH100
@@ -113,6 +115,17 @@ def compare_queries(
         no_report=no_report,
         form=form,
     )
+
+
+def _warn_of_files(paths: list[Path], setup: list[Path]) -> None:
+    """Says which files hold no query that can be compared. Raises UsageError if none holds any."""
+    from pgstrata.files.user_files import shown
+    from pgstrata.workload.custom.queries import read_queries
+
+    if not all(path.exists() for path in (*paths, *setup)):
+        return  # the campaign says which file is missing
+    for name, why in read_queries(paths, [str(path) for path in setup]).broken.items():
+        print(f"warning: {shown(name)} is left out: {shown(why)}", file=sys.stderr)
 
 
 def _check_servers(queries: list[Path], servers: list[str] | None) -> None:

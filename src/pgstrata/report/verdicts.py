@@ -154,6 +154,11 @@ def sentence(comparison: Comparison, s: StepVerdict) -> str:
             f"relative rate {v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)} "
             f"({v.reason})"
         )
+    if s.ratio is None:
+        return (
+            f"{s.workload}/{s.step}: {comparison.other} is {v.word} against {comparison.base}: "
+            f"{evidence(s)} ({v.reason})"
+        )
     return (
         f"{s.workload}/{s.step}: {comparison.other} is {v.word} against {comparison.base}: relative rate "
         f"{v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)}, "

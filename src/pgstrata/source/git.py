@@ -20,6 +20,7 @@ from pgstrata.source.tree import NAMES_VERSION, OWN, no_tree, version_in
 from pgstrata.suggest import several
 
 FETCH_SECONDS = 3600.0
+CLONE = "name the folder of a clone of PostgreSQL"
 _URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")
 
 
@@ -36,7 +37,7 @@ def public(url: str) -> str:
 def check_ref(ref: str) -> None:
     """Raises UsageError for what can be no name of a commit."""
     if not ref or ref.startswith("-") or re.search(r"[\s\0\\*?\[]|@\{.*[^\d}].*\}", ref):
-        raise UsageError(f"{ref!r} does not name a commit", "write a branch, a tag or a commit behind #")
+        raise UsageError(f"{ref!r} does not name a commit", "write a branch, a tag or the hash of a commit")
 
 
 def repository(folder: Path) -> Path:
@@ -45,7 +46,9 @@ def repository(folder: Path) -> Path:
         raise UsageError(f"{shown(folder)} is an address, not a folder", "git clone it, and name the clone")
     folder = Path(os.path.abspath(user_path(folder)))  # noqa: PTH100
     if not is_folder(folder):
-        raise UsageError(f"there is no folder {shown(folder)}", "git: names a repository: git:DIR-or-URL#REF")
+        if folder.exists():
+            raise UsageError(f"{shown(folder)} is a file, not a git repository", CLONE)
+        raise UsageError(f"there is no folder {shown(folder)}", CLONE)
     try:
         check_executed(folder, f"the repository {folder}", advice=OWN, below=False)
         if (folder / ".git").exists():
@@ -58,7 +61,7 @@ def repository(folder: Path) -> Path:
         if "safe.directory" in error.hint or "no git" in error.message:
             raise
         raise UsageError(
-            f"{folder} is not a git repository", "for a tree without one write src:DIR"
+            f"{folder} is not a git repository", f"{CLONE}; a server without git is src:DIR"
         ) from error
     return folder
 
@@ -123,7 +126,7 @@ def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
         if version is None and name in top:
             version = version_in(name, run_git(repo, "show", f"{commit}:{name}").decode(errors="replace"))
     if version is None:
-        raise no_tree(f"commit {commit[:10]} of {repo}")
+        raise no_tree(f"commit {commit[:10]} of {repo}", CLONE)
 
     def write(target: Path) -> None:
         _export(repo, commit, target)

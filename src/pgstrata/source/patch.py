@@ -14,6 +14,8 @@ from pgstrata.server.system.isolation import becoming, hand_over_tree
 from pgstrata.source.tools import need
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+"""How files of gzip, bzip2, xz and zstd begin."""
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
 _FILE = re.compile(r"(?:checking|patching) file '?(.+?)'?(?: \(.*\))?$")
 
@@ -39,7 +41,7 @@ def apply_patch(tree: Path, patch: Path) -> None:
     need("patch")
     content, account = read_patch(patch), server_account()
     if not _UNIFIED.search(content):  # a script of ed would be executed
-        raise _error(patch, "it is no unified diff", "")
+        raise _no_diff(patch, content)
     hand_over_tree(tree, account)
     leaving_before = _leaving_links(tree)
     command = [
@@ -99,16 +101,23 @@ def _failed(patch: Path, output: str) -> BuildError:
         if "Ignoring potentially dangerous file name" in line:
             return _error(patch, "it names a file outside the tree", output)
         if "Only garbage was found" in line:
-            return _error(patch, "it is no unified diff", output)
+            return _no_diff(patch, b"")
     last = output.strip().splitlines()
     return _error(patch, last[-1] if last else "patch says nothing", output)
+
+
+def _no_diff(patch: Path, content: bytes) -> BuildError:
+    """Returns the error for a file that holds no unified diff."""
+    why = "it is compressed" if content.startswith(_COMPRESSED) else "it holds no unified diff"
+    advice = "unpack it" if content.startswith(_COMPRESSED) else "make it by git diff or git format-patch"
+    return BuildError(f"the patch {shown(patch.name)} does not apply: {why}", advice, errors=[why])
 
 
 def _error(patch: Path, why: str, output: str) -> BuildError:
     why = shown(why, 500)
     return BuildError(
         f"the patch {shown(patch.name)} does not apply: {why}",
-        "make it anew against this tree, or name the tree it was made for",
+        "make it anew on this tree, or name the tree it was made for",
         errors=[why],
         log_end=output[-4000:],
     )

@@ -63,11 +63,11 @@ def version_in(name: str, text: str) -> str | None:
     return version[0] if version else None
 
 
-def no_tree(where: str) -> UsageError:
-    """Returns the error for a folder that is no source tree of PostgreSQL."""
+def no_tree(where: str, advice: str = "name the folder that holds configure and src") -> UsageError:
+    """Returns the error for a folder or a commit that is no source tree of PostgreSQL."""
     return UsageError(
         f"{where} is not a source tree of PostgreSQL: no configure.ac, configure.in or meson.build names it",
-        "name the folder that holds configure and src",
+        advice,
     )
 
 

@@ -68,9 +68,10 @@ def watch(
     from pgstrata.errors import UsageError
     from pgstrata.numbers import parse_duration
     from pgstrata.watch.file import read_watch
+    from pgstrata.watch.site.write import check_folder
 
     if hours is not None and not 0 < hours <= 24 * 365:
-        raise UsageError(f"--hours {hours:g}: above 0, at most 8760")
+        raise UsageError(f"--hours {hours:g} is not above 0 and at most 8760", "leave it out for no limit")
     pause = parse_duration(every)
     if pause is None or not SHORTEST_PAUSE <= pause <= LONGEST_PAUSE:
         raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
@@ -78,6 +79,8 @@ def watch(
     if dry_run:
         _show_due(asked, format)
         return
+    if site is not None:
+        check_folder(site)
     seconds = 3600 * hours if hours is not None else float("inf")
     printed: list[str] = []
     while True:
@@ -166,6 +169,7 @@ class DueRecord(TypedDict):
 
 def _show_due(asked: Watch, form: TextOrJson) -> None:
     from pgstrata.cli.output import print_json
+    from pgstrata.numbers import counted
     from pgstrata.watch.known import commits_left
     from pgstrata.watch.passing import next_stop, read
 
@@ -184,7 +188,8 @@ def _show_due(asked: Watch, form: TextOrJson) -> None:
         print_json(record)
         return
     print(
-        f"{asked.name}: {line.newest} commits after {line.stops[0].name}, {commits_left(known)} not measured"
+        f"{asked.name}: {counted(line.newest, 'commit')} after {line.stops[0].name}, "
+        f"{commits_left(known)} left to measure"
     )
     for name, series in known.series.items():
         print(f"  {name}, by {series.by}")

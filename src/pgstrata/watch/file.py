@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -146,11 +148,21 @@ class WatchFile(Strict):
 
 @dataclass(frozen=True)
 class Watch:
-    """A checked file. folder: of the history."""
+    """A checked file. folder: of the history; path: where the file is."""
 
     name: str
     file: WatchFile
     folder: Path
+    path: Path
+
+    @contextmanager
+    def naming(self, what: str = "") -> Iterator[None]:
+        """Puts the file, and `what` in it, before the message of every UsageError from inside."""
+        try:
+            yield
+        except UsageError as error:
+            where = f"{shown(self.path)}: {what}"
+            raise UsageError(where + error.message.removeprefix("command line: "), error.hint) from error
 
 
 def read_watch(path: Path, folder: Path | None = None) -> Watch:
@@ -174,7 +186,7 @@ def read_watch(path: Path, folder: Path | None = None) -> Watch:
         )
     name = file.name or path.stem
     usual = user_path(file.results) if file.results else Path("watch") / slug(name)
-    return Watch(name, file, folder or usual)
+    return Watch(name, file, folder or usual, path)
 
 
 __all__ = ["By", "Watch", "WatchFile", "WatchedSteps", "read_watch"]

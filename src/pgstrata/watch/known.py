@@ -9,14 +9,14 @@ from pathlib import Path
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import UsageError
 from pgstrata.search.bisect.hunt import TRIES
-from pgstrata.search.bisect.line import Range, Stop, commits
+from pgstrata.search.bisect.line import Range, Stop, commits, is_ancestor
 from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.search.bisect.state import DISTURBED
 from pgstrata.server.find.cache import cache_dir
 from pgstrata.source.git import clone, commit_of, is_url, repository
 from pgstrata.source.idle import idle_commits
 from pgstrata.watch.detect import Change, Point, find_changes
-from pgstrata.watch.file import Watch
+from pgstrata.watch.file import Watch, WatchFile
 from pgstrata.watch.history import Alarm, Alarms, CommitValues
 from pgstrata.watch.measure import Series, recipe_of
 
@@ -155,7 +155,11 @@ class Known:
 def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
     """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
     does not exist, or no line between them; ServerError where the repository cannot be read or reached."""
-    file = watch.file
+    with watch.naming():
+        return _line_of(watch.file, say)
+
+
+def _line_of(file: WatchFile, say: Callable[[str], None]) -> Line:
     where = file.repository
     repo = clone(where, file.branch, cache_dir(), say) if is_url(where) else repository(Path(where))
 
@@ -164,12 +168,13 @@ def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
         return variant.replaced(build=file.build) if file.build else variant
 
     anchor, newest = commit_of(repo, file.since), commit_of(repo, file.branch)
-    if anchor == newest:
+    if is_ancestor(repo, newest, anchor):
+        place = "the anchor itself" if anchor == newest else f"older than the anchor {anchor[:10]}"
         raise UsageError(
-            f"{file.branch} is at {anchor[:10]}, the anchor itself: there is no commit to watch yet",
+            f"{file.branch} is at {newest[:10]}, {place}: there is no commit to watch yet",
             "name an older commit as `since`, or wait for the next one",
         )
-    range_: Range = commits(repo, anchor, newest, variant_of)
+    range_: Range = commits(repo, file.since, file.branch, variant_of, asked=("`since`", "`branch`"))
     places = {stop.id: place for place, stop in enumerate(range_.stops)}
     recipe = recipe_of(file, range_.stops[0].variant)
     without_code = idle_commits(repo, anchor, newest, recipe)

@@ -118,9 +118,10 @@ class Measuring:
         not exist, before anything is built."""
         file = self._watch.file
         by_name = {}
-        for steps in file.series:
-            work = self._work(steps)
-            campaign = self._two(work, self._anchor.variant, "check").campaign()
+        for number, steps in enumerate(file.series, 1):
+            with self._watch.naming(f"`series[{number}]`: "):
+                work = self._work(steps)
+                campaign = self._two(work, self._anchor.variant, "check").campaign()
             asked = digest(
                 {
                     **work.question(),

@@ -169,8 +169,8 @@ def value_cell(known: Known, moves: Moves, points: Mapping[int, Point], position
     level = moves.level_at(position)
     mark = moves.mark(0, level)
     shade = min(1.0, abs(moves.total(0, level).log_ratio) / STRONGEST) if mark and level else None
-    note = f"{100 * low:+.2f} … {100 * high:+.2f} %"
-    return Cell(100 * change, f"{100 * change:+.2f}", mark, note, shade=shade)
+    note = f"{100 * low:+z.2f} … {100 * high:+z.2f} %"
+    return Cell(100 * change, f"{100 * change:+z.2f}", mark, note, shade=shade)
 
 
 # --- charts -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from rich.console import Console
 from pgstrata.errors import ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
+from pgstrata.numbers import counted
 from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, hunt
 from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.page import write_search
@@ -91,7 +92,7 @@ def pass_once(
 def _left(known: Known) -> str:
     """Returns in words how many commits are left, and how long they take by those before."""
     left = commits_left(known)
-    text = f"{left} of {known.line.newest} commits are not measured"
+    text = f"{left} of {counted(known.line.newest, 'commit')} left to measure"
     if known.measured and known.watch.file.every == 1:
         text += f", about {left * known.seconds / len(known.measured) / 60:.0f} min left"
     return text

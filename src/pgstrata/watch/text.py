@@ -141,7 +141,7 @@ def costs(known: Known) -> str:
     if not any(v.build_cpu_seconds >= 1 for v in spent):
         return f"{text}."
     measuring = median(v.cpu_seconds - v.build_cpu_seconds for v in spent)
-    return f"{text}, {duration(round(measuring))} without its build."
+    return f"{text}; without its build, {duration(round(measuring))} of CPU."
 
 
 def mail(known: Known, alarm: Alarm) -> str:

@@ -131,7 +131,7 @@ def test_one_variant_has_nobody_to_take_turns_with(place: Path, pgstrata: Progra
     file.write_text(f'order = "interleaved"\nservers = ["{pg17.spec}"]\n[[workloads]]\nname = "pgbench"\n')
     done = pgstrata("run", file, "--dry-run")
     assert done.returncode == 2
-    assert "at least two variants" in done.stderr
+    assert "needs two variants, and there is one" in done.stderr
 
 
 def test_every_variant_warms_its_own_caches(place: Path, pgstrata: Program, pg17: Server) -> None:

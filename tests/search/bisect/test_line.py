@@ -60,7 +60,7 @@ def test_a_ref_that_does_not_exist_is_told_with_the_nearest(repo: Path) -> None:
 
 
 def test_ends_that_are_exchanged_are_said_to_be(repo: Path) -> None:
-    with pytest.raises(UsageError, match="the bad end c1 is older than the good end c4") as error:
+    with pytest.raises(UsageError, match="c1 \\(--bad\\) is older than c4 \\(--good\\)") as error:
         commits(repo, "c4", "c1", usual)
     assert "--good c1 --bad c4" in error.value.hint
 
@@ -128,7 +128,7 @@ def test_a_series_of_releases_or_configs_is_a_line_too() -> None:
 @pytest.mark.parametrize(
     ("specs", "message"),
     [
-        (["pg:13"], "two places at least"),
+        (["pg:13"], "two ends"),
         (["pg:13", "pg:13"], "is there twice"),
         (["pg:13", "postgres"], "does not name a server"),
         (["pg:13", "dsn:host=x"], "running server"),

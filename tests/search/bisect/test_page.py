@@ -11,6 +11,7 @@ from msgspec import structs
 
 from pgstrata.campaign.study import Variant
 from pgstrata.measure.two_servers import MeasuredWork
+from pgstrata.numbers import counted
 from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, result_of
 from pgstrata.search.bisect.line import commits
@@ -85,7 +86,7 @@ def test_a_search_that_goes_on_has_a_page_of_what_is_known(search_result: Search
         page = write_search(SearchResult(search_result.search, state, known, goes_on=True))
         text = page.read_text()
         assert "The search is not at its end: this page is written again" in text
-        assert f"{number} measurements" in text
+        assert f"{counted(number, 'measurement')}." in text
     assert "not at its end" not in write_search(search_result).read_text()
 
 

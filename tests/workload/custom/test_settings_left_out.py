@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
-from pgstrata.workload.custom.confined import outside_in
+from pgstrata.workload.custom.confined import Confinement, outside_in
 from pgstrata.workload.custom.setup import _has_setting
 from support.bench import url
 from support.page import PageReader
@@ -69,3 +71,16 @@ def test_the_page_lists_what_was_left_out(place: Path, pgstrata: Program, pg17: 
         "the server has no setting of this name",
         "all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "executed"),
+    [
+        ("CREATE EXTENSION tiny", "CREATE EXTENSION IF NOT EXISTS tiny"),
+        ('create extension "My-own";\n', 'CREATE EXTENSION IF NOT EXISTS "My-own"'),
+        ("CREATE EXTENSION tiny SCHEMA mine", "CREATE EXTENSION tiny SCHEMA mine"),
+        ("CREATE EXTENSION IF NOT EXISTS tiny", "CREATE EXTENSION IF NOT EXISTS tiny"),
+    ],
+)
+def test_an_extension_that_a_build_has_brought_is_no_error(text: str, executed: str) -> None:
+    assert Confinement(NEWEST, allowed=True).statement(text) == executed

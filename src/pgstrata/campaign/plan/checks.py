@@ -183,7 +183,9 @@ def _recoveries(campaign: Campaign, variant: PlannedVariant) -> Iterator[tuple[S
 def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant], spec: Study) -> None:
     """Raises UsageError where variants cannot take turns at a workload as the campaign has it."""
     if len(variants) < 2:
-        raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")
+        raise UsageError(
+            "a comparison in turns needs two variants, and there is one", "name another server or config"
+        )
     for variant in variants:
         if not variant.server.managed:
             raise UsageError(

@@ -47,6 +47,7 @@ from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.session import Session
+from pgstrata.numbers import counted
 from pgstrata.observe import machine
 from pgstrata.server.config.known import known_settings
 from pgstrata.store import Results, kept
@@ -334,7 +335,8 @@ class _Count:
             )
         if starts:
             of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
-            self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(starts)}")
+            used = f"{counted(len(starts), 'start')} of {of} {'is' if len(starts) == 1 else 'are'} used again"
+            self._say(f"{variant.label}, {self._label}: {used}")
         return starts
 
     def _kept_in(self, variant: PlannedVariant) -> Path:

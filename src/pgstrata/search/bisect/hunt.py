@@ -27,6 +27,7 @@ from pgstrata.measure.two_servers import (
     TooFewPairsError,
     TwoServers,
 )
+from pgstrata.numbers import counted
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect import state as states
@@ -156,7 +157,7 @@ def hunt(
         for note in search.line.notes:
             say(f"note: {note}")
         if state.measured or state.set_aside:
-            say(f"going on: {len(state.measured)} measurements are there already")
+            say(f"going on: {counted(len(state.measured), 'measurement')} there already")
         hunting = _Hunt(search, state, campaign, console, say, interrupts.check)
         while True:
             next_ = search.ways(state).next()

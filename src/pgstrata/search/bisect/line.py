@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.numbers import counted
 from pgstrata.server.config.resolve import stack_of
-from pgstrata.source.git import commit_of, repository
+from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.source.git_command import run_git
 
 VariantOf = Callable[[str], Variant]
@@ -50,6 +52,11 @@ class Range:
         """How many stops come after the good end."""
         return len(self.stops) - 1
 
+    @property
+    def extent(self) -> str:
+        """What is searched, counted: the commits after the good end, or all releases or configs."""
+        return counted(self.n + (self.kind != "commit"), self.kind)
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -63,24 +70,28 @@ class Commit:
     parents: Sequence[str] = ()
 
 
-def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
-    """Returns the commits from `good` to `bad` by first parents.
+def commits(
+    repo: Path, good: str, bad: str, variant_of: VariantOf, *, asked: tuple[str, str] = ("--good", "--bad")
+) -> Range:
+    """Returns the commits from `good` to `bad` by first parents. asked: where a user has named these ends.
 
-    Raises UsageError for a ref that does not exist, ends that are exchanged or the same, and a range that is
-    not a line.
+    Raises UsageError for a ref that does not exist, ends that are exchanged, the same or without PostgreSQL,
+    and a range that is not a line.
     """
     repo = repository(repo)
     first, last = commit_of(repo, good), commit_of(repo, bad)
     if first == last:
         raise UsageError(f"{good} and {bad} are the same commit, {first[:10]}", "name two different ones")
-    if not _ancestor(repo, first, last):
-        raise _no_way(repo, good, bad, first, last)
+    if not is_ancestor(repo, first, last):
+        raise _no_way(repo, good, bad, first, last, asked)
     format_ = "--format=%H%x00%an%x00%aI%x00%s"
     log = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
     lines = log.decode(errors="replace").rstrip("\n").split("\n")  # of git, not those of Unicode
     oldest = lines[0].split("\0")[0]
     if not _first_parent(repo, oldest) == first:
-        raise _not_a_line(repo, good, bad, first, oldest)
+        raise _not_a_line(repo, good, bad, oldest, asked)
+    for end in (first, last):
+        tree_of(repo, end)
     log = run_git(repo, "log", "-1", format_, first, "--")
     lines = [log.decode(errors="replace").rstrip("\n"), *lines]
     stops = []
@@ -109,7 +120,7 @@ def _first_parent(repo: Path, commit: str) -> str | None:
     return parents[0] if parents else None
 
 
-def _ancestor(repo: Path, older: str, newer: str) -> bool:
+def is_ancestor(repo: Path, older: str, newer: str) -> bool:
     """Returns True if a commit is among the ancestors of another, whatever their dates: `rev-list` gives up
     where a clock has jumped."""
     try:
@@ -123,11 +134,11 @@ def is_shallow(repo: Path) -> bool:
     return run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
-def _no_way(repo: Path, good: str, bad: str, first: str, last: str) -> UsageError:
-    if _ancestor(repo, last, first):
+def _no_way(repo: Path, good: str, bad: str, first: str, last: str, asked: tuple[str, str]) -> UsageError:
+    if is_ancestor(repo, last, first):
         return UsageError(
-            f"the bad end {bad} is older than the good end {good}",
-            f"exchange them: --good {bad} --bad {good}; a change for the better is found, too",
+            f"{bad} ({asked[1]}) is older than {good} ({asked[0]})",
+            f"exchange them: {asked[0]} {bad} {asked[1]} {good}; a change for the better is found, too",
         )
     if is_shallow(repo):
         return UsageError(
@@ -143,18 +154,18 @@ def _no_way(repo: Path, good: str, bad: str, first: str, last: str) -> UsageErro
         )
     return UsageError(
         f"{good} and {bad} are on different branches, which part at {fork[:10]}: no line joins them",
-        f"search on one branch, say --good {fork[:10]} --bad {bad}",
+        f"name two commits of one branch, say {asked[0]} {fork[:10]} {asked[1]} {bad}",
     )
 
 
-def _not_a_line(repo: Path, good: str, bad: str, first: str, oldest: str) -> UsageError:
+def _not_a_line(repo: Path, good: str, bad: str, oldest: str, asked: tuple[str, str]) -> UsageError:
     if is_shallow(repo):
         return UsageError(
             f"the history between {good} and {bad} is cut off: {repo} is a shallow clone",
             f"git -C {repo} fetch --unshallow",
         )
     start = _first_parent(repo, oldest)
-    near = f"say --good {start[:10]}, where that branch left the line" if start else "name another --good"
+    near = f"say {asked[0]} {start[:10]}, where that branch left the line" if start else "name another commit"
     return UsageError(
         f"{good} is not on the line of first parents that leads to {bad}: it came in by a merge", near
     )
@@ -184,8 +195,22 @@ def releases(specs: Sequence[str], variant_of: VariantOf) -> Range:
                 f"--releases {spec}: a running server cannot take turns with others",
                 "name pg:, release:, path:",
             )
+    for older, newer in itertools.pairwise(specs):
+        if _is_newer(older, newer):
+            raise UsageError(
+                f"--releases: {older} is newer than {newer} behind it",
+                "name the oldest first; a change for the better is found, too",
+            )
     stops = [Stop(spec, spec, variant_of(spec)) for spec in specs]
     return Range("release", f"{specs[0]} … {specs[-1]}", stops)
+
+
+def _is_newer(first: str, second: str) -> bool:
+    """Returns whether two releases are known by their numbers to be in the wrong order."""
+    numbers = [re.fullmatch(r"(?:pg|release):(\d+(?:\.\d+)*)", spec) for spec in (first, second)]
+    lower, upper = ([int(part) for part in match[1].split(".")] if match else [] for match in numbers)
+    shared = min(len(lower), len(upper))  # pg:17 is the latest of 17
+    return lower[:shared] > upper[:shared]
 
 
 def configs(stacks: Sequence[str], variant: Variant) -> Range:
@@ -204,7 +229,7 @@ def configs(stacks: Sequence[str], variant: Variant) -> Range:
 
 def _check_series(option: str, names: Sequence[str]) -> None:
     if len(names) < 2:
-        raise UsageError(f"{option}: a series has two places at least", f"{option} FIRST,SECOND,…")
+        raise UsageError(f"{option}: a search needs two ends", f"write {option} FIRST,SECOND,…")
     twice = next((name for name in names if list(names).count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"{option}: {twice} is there twice", "name each once, in their order")
@@ -223,6 +248,7 @@ __all__ = [
     "about_commit",
     "commits",
     "configs",
+    "is_ancestor",
     "is_shallow",
     "releases",
     "split_series",

@@ -12,7 +12,7 @@ from pgstrata.count.text import sides_of
 from pgstrata.count.verdicts import compare_counts
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.marks import Mark
-from pgstrata.numbers import duration, moment, rate
+from pgstrata.numbers import counted, duration, moment, rate
 from pgstrata.observe.profile import unavailable
 from pgstrata.page.blocks import (
     Block,
@@ -59,8 +59,8 @@ def write_search(search_result: SearchResult) -> Path:
     out = search_result.search.folder
     line = search_result.search.line
     lede = (
-        f"A search over {line.n} {line.kind}s, {line.what}: {search_result.search.work.workload}, "
-        f"{search_result.search.work.step}, {len(search_result.state.measured)} measurements."
+        f"A search over {line.extent}, {line.what}: {search_result.search.work.workload}, "
+        f"{search_result.search.work.step}, {counted(len(search_result.state.measured), 'measurement')}."
     )
     sections = [
         Section("answer", "Answer", _answer(search_result)),
@@ -369,9 +369,9 @@ def _measurements(search_result: SearchResult, by: By, name: str, title: str) ->
                     words(stops[m.base].name),
                     Cell(
                         100 * change,
-                        f"{100 * change:+.2f}",
+                        f"{100 * change:+z.2f}",
                         mark,
-                        small=f"{100 * low:+.2f} … {100 * high:+.2f}",
+                        small=f"{100 * low:+z.2f} … {100 * high:+z.2f}",
                     ),
                     Cell(m.base_rate, rate(m.base_rate)),
                     Cell(m.other_rate, rate(m.other_rate)),

@@ -14,7 +14,7 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.search.bisect.hunt import RUNS, build_server, of_machine
 from pgstrata.search.bisect.line import VariantOf
-from pgstrata.source.git import commit_of, repository
+from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 
@@ -27,8 +27,9 @@ def judge_head(
     """Returns the verdict on the commit that is checked out, against the good end, and a sentence.
     variant_of: as of `Range`s.
 
-    `broken`: it does not build, or its server does not start. Raises UsageError for a ref that is not there,
-    ServerError where the good end cannot be measured or the machine lacks something, Interrupted.
+    `broken`: it does not build, or its server does not start. Before anything is built raises UsageError for
+    a ref, step or option that is not there; ServerError where the good end cannot be measured or the machine
+    lacks something, Interrupted.
     """
     say = plain_lines(console)
     repo = repository(repo)
@@ -36,6 +37,11 @@ def judge_head(
     if first == head:
         return "same", f"{head[:10]} is the good end itself"
     base, other = (variant_of(f"git:{repo}#{commit}") for commit in (first, head))
+    name = f"{work.step}-{first[:10]}-{head[:10]}"
+    two = TwoServers(work, base, other, name, folder / RUNS)
+    for commit in (first, head):
+        tree_of(repo, commit)
+    two.campaign()
     with Interrupts(say) as interrupts:
         build_server(work, base, say, interrupts.check)
         try:
@@ -44,13 +50,12 @@ def judge_head(
             if of_machine(error):
                 raise
             return "broken", error.message
-        name = f"{work.step}-{first[:10]}-{head[:10]}"
         try:
-            measured = TwoServers(work, base, other, name, folder / RUNS).measure(console)
+            measured = two.measure(console)
         except OtherFailedError as error:
             return "broken", error.message
-    base_side, two = (Side(run.variant, (run,)) for run in measured.runs)
-    (comparison,) = compare_all(base_side, [two], criterion=Criterion(work.margin), steps=[work.step])
+    base_side, other_side = (Side(run.variant, (run,)) for run in measured.runs)
+    (comparison,) = compare_all(base_side, [other_side], criterion=Criterion(work.margin), steps=[work.step])
     verdict = comparison.steps[0].verdict
     text = f"{head[:10]} at {work.step}: {verdict.ratio - 1:+.1%}, {verdict.reason}".replace("%", " %")
     return verdict.word, text

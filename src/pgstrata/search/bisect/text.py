@@ -179,8 +179,8 @@ def _cpu(search_result: SearchResult) -> list[str]:
     if not known:
         return []
     more = sorted(100 * math.expm1(-cpu) for cpu in known)
-    spread = f" ({more[0]:+.1f} … {more[-1]:+.1f} %)" if len(more) > 1 else ""
-    return [f"CPU per operation, which load hardly touches: {median(more):+.1f} %{spread}."]
+    spread = f" ({more[0]:+z.1f} … {more[-1]:+z.1f} %)" if len(more) > 1 else ""
+    return [f"CPU per operation, which load hardly touches: {median(more):+z.1f} %{spread}."]
 
 
 def _unable(search_result: SearchResult) -> list[str]:

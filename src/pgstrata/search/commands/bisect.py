@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @prints("pgstrata.search.bisect.text:SearchRecord")
 def bisect(
-    step: Annotated[str, typer.Option("--step", metavar="NAME", help="The step that got slower.")],
+    step: Annotated[list[str], typer.Option("--step", metavar="NAME", help="The step that got slower.")],
     repo: Annotated[
         Path | None, typer.Option("--repo", metavar="DIR", help="A git repository of PostgreSQL.")
     ] = None,
@@ -128,11 +128,15 @@ def bisect(
     from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import PgstrataError, UsageError
 
-    if by != "rate" and runner:
-        raise UsageError("--runner judges rates", "leave --by out")
+    if len(step) > 1:
+        raise UsageError(f"a search is of one step, not of {len(step)}", "search each step by itself")
+    if max_seconds is not None and max_seconds <= 0:
+        raise UsageError(f"--max-seconds {max_seconds:g} is not above 0", "leave it out for no limit")
+    if runner:
+        _check_runner(by, {"--bad": bad, "--releases": releases, "--configs": configs, "--dry-run": dry_run})
     small = "quick" if by == "rate" else "count"
     work = work_of(
-        [step],
+        step,
         workload,
         scale,
         set_,
@@ -189,7 +193,7 @@ def work_of(
     if scale is None and small in catalog.find(workload).scales:
         scale = small
     if not 0.1 <= seconds <= 86_400:
-        raise UsageError(f"--seconds {seconds:g}: between 0.1 and 86400")
+        raise UsageError(f"--seconds {seconds:g} is not between 0.1 and 86400", "20 is usual")
     return MeasuredWork(
         tuple(steps),
         workload,
@@ -228,6 +232,19 @@ def variants_with(config: str, build: str | None) -> VariantOf:
     return lambda server: Variant(server=server, **keys)
 
 
+def _check_runner(by: str, others: Mapping[str, object]) -> None:
+    """Raises UsageError for options that do not go with --runner."""
+    from pgstrata.errors import UsageError
+
+    if by != "rate":
+        raise UsageError("--runner judges rates", "leave --by out")
+    if others_given := [name for name, value in others.items() if value]:
+        raise UsageError(
+            f"--runner judges the commit that is checked out: {others_given[0]} does not go with it",
+            f"leave {others_given[0]} out",
+        )
+
+
 def _line(
     repo: Path | None,
     good: str | None,
@@ -246,11 +263,13 @@ def _line(
     ]
     if len(asked) != 1:
         raise UsageError(
-            f"{' and '.join(asked)} are two searches" if asked else "nothing to search along",
-            "one of --repo DIR --good REF --bad REF, --releases A,B,C, --server SPEC --configs A,B,C",
+            f"{' and '.join(asked)} are {len(asked)} searches" if asked else "nothing to search along",
+            "name one of --repo DIR --good REF --bad REF, --releases A,B,C, --server SPEC --configs A,B,C",
         )
     if (repo is None and (good or bad)) or (configs is None and server):
-        raise UsageError("--good and --bad go with --repo, --server goes with --configs")
+        raise UsageError(
+            "--good and --bad go with --repo, --server goes with --configs", "leave out what does not belong"
+        )
     if releases is not None:
         return line.releases(line.split_series(releases), variant_of)
     if configs is not None:
@@ -303,19 +322,20 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
 
 
 def _show_plan(search: SearchSettings) -> None:
+    from pgstrata.numbers import counted
     from pgstrata.search.bisect import state as states
     from pgstrata.search.bisect.expected import expected
 
     line = search.line
     there = states.load(search.folder) if search.folder.is_dir() else None
     state = there or states.begin(search.folder, line, search.question())
-    print(f"{line.n} {line.kind}s, {line.what}; state in {search.folder}")
+    print(f"{line.extent}, {line.what}; state in {search.folder}")
     for name, stop in (("good", line.stops[0]), ("bad", line.stops[-1])):
         print(f"  {name}: {stop.name} {stop.subject}".rstrip())
     for note in line.notes:
         print(f"note: {note}")
     if state.measured or state.set_aside:
-        print(f"{len(state.measured)} measurements are there already")
+        print(f"{counted(len(state.measured), 'measurement')} there already")
     next_ = search.ways(state).next()
     if next_ is None:
         print("nothing is left to measure")
@@ -323,10 +343,10 @@ def _show_plan(search: SearchSettings) -> None:
     by, task = next_
     print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}, by {_measure(by)}")
     whole = expected(search, state)
-    built = f"{whole.builds} builds of {_minutes(whole.build_seconds / 60)}, {whole.known}, and "
+    built = f"{counted(whole.builds, 'build')} of {_minutes(whole.build_seconds / 60)}, {whole.known}, and "
     print(
         f"about {_minutes(whole.minutes)} in all: {built if whole.builds else ''}"
-        f"{whole.comparisons} comparisons of {_minutes(whole.comparison_seconds / 60)}"
+        f"{counted(whole.comparisons, 'comparison')} of {_minutes(whole.comparison_seconds / 60)}"
     )
 
 

@@ -112,7 +112,7 @@ def patch(
     from pgstrata.store import slug
 
     if not 0.1 <= max_seconds <= 30 * 86_400:
-        raise UsageError(f"--max-seconds {max_seconds:g}: between 0.1 and 2592000")
+        raise UsageError(f"--max-seconds {max_seconds:g} is not between 0.1 and 2592000", "240 is usual")
     work = work_of(
         step or [],
         workload,

@@ -10,6 +10,7 @@ from pathlib import Path
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import BuildError, UsageError
 from pgstrata.files.user_files import is_file, shown, user_path
+from pgstrata.numbers import counted
 from pgstrata.search.bisect.line import VariantOf, commits
 from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.source.git_command import run_git
@@ -53,10 +54,18 @@ def series_of(
     first = Member("base", variant_of(f"git:{repo}#{commit}"), f"{base} ({commit[:10]})")
     files = [user_path(name) for name in names]
     if all(is_file(file) for file in files):
+        if each:
+            raise UsageError(
+                "--each goes with a branch; of several patches each is compared anyway", "leave --each out"
+            )
         return _of_files(repo, base, commit, first, files, variant_of)
-    if len(names) > 1:
-        missing = next(name for name, file in zip(names, files, strict=True) if not is_file(file))
+    missing, file = next(pair for pair in zip(names, files, strict=True) if not is_file(pair[1]))
+    if len(names) > 1 or file.suffix in (".patch", ".diff"):
         raise UsageError(f"there is no patch {shown(missing)}", "name files, or one branch")
+    if file.exists():
+        raise UsageError(
+            f"{shown(missing)} is no file with a patch", "name the files in their order, or one branch"
+        )
     return _of_branch(repo, base, commit, first, names[0], variant_of, each)
 
 
@@ -88,7 +97,7 @@ def _of_branch(
             f"{branch} is not made on {base}: other commits would be part of the difference",
             f"rebase it, or say --base {fork[:10]}, where it began",
         )
-    line = commits(repo, commit, tip, variant_of)
+    line = commits(repo, base, branch, variant_of, asked=("--base", "BRANCH"))
     stops = line.stops[1:] if each else [line.stops[-1]]
     if len(stops) > MOST:
         raise UsageError(
@@ -97,7 +106,7 @@ def _of_branch(
         )
     names = _labels([stop.name for stop in stops] if each else [branch])
     members = [
-        Member(name, stop.variant, f"{stop.name} {stop.subject}" if each else f"{line.n} commits")
+        Member(name, stop.variant, f"{stop.name} {stop.subject}" if each else counted(line.n, "commit"))
         for name, stop in zip(names, stops, strict=True)
     ]
     return Series(repo, base, [first, *members], line.notes)

@@ -88,11 +88,11 @@ class Question:
             )
         self._check_statistics()
         if not 0.1 <= self.minutes <= 43_200:
-            raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200", "60 is usual")
+            raise UsageError(f"--minutes {self.minutes:g} is not between 0.1 and 43200", "60 is usual")
         if self.more is not None and not 0.1 <= self.more <= 43_200:
-            raise UsageError(f"--more {self.more:g}: between 0.1 and 43200 minutes", "25 is usual")
+            raise UsageError(f"--more {self.more:g} is not between 0.1 and 43200 minutes", "25 is usual")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise UsageError(f"--rounds {self.rounds}: between 1 and 1000", "4 and more prove something")
+            raise UsageError(f"--rounds {self.rounds} is not between 1 and 1000", "from 4 on they prove")
         files = [Path(name) for names in self.after_load.values() for name in names]
         for path in (*self.dumps, *self.logs, *files):
             if path != INPUT and not path.exists():

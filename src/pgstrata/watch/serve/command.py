@@ -63,10 +63,13 @@ def serve(
     from pgstrata.cli.arguments import RESULTS
     from pgstrata.watch.serve.app import Shows
     from pgstrata.watch.serve.listen import listen
+    from pgstrata.watch.site.write import check_folder
 
     for folder, option in ((results, "--results"), (site, "--site")):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{option}: there is no folder {folder}", "name one that exists")
+    if site is not None:
+        check_folder(site)
     if results is None and RESULTS.is_dir():
         results = RESULTS
     if results is None and site is None:

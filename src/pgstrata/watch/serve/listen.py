@@ -57,7 +57,9 @@ def read_token(path: Path) -> str:
     try:
         text = read_small(path).strip()
     except OSError as error:
-        raise UsageError(f"--token-file {path}: {error.strerror or error}") from error
+        raise UsageError(
+            f"--token-file {path}: {error.strerror or error}", "name a file that is there"
+        ) from error
     if not _TOKEN.fullmatch(text):
         raise UsageError(
             f"--token-file {path}: not 20 to 200 letters, digits, - or _",
@@ -90,9 +92,9 @@ def _check_private(path: Path, option: str) -> None:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise UsageError(f"{option} {path}: {error.strerror}", "name a file that is there") from error
     if not stat.S_ISREG(mode):
-        raise UsageError(f"{option} {path}: not a regular file")
+        raise UsageError(f"{option} {path}: not a regular file", "name a file that is there")
     if mode & 0o077:
         raise UsageError(f"{option} {path}: other users can read it", f"chmod 600 {path}")
 

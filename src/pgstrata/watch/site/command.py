@@ -36,7 +36,7 @@ def site(
       pgstrata site public --watch master.toml --watch stable.toml --results results
     """
     from pgstrata.errors import UsageError
-    from pgstrata.watch.site.write import write_site
+    from pgstrata.watch.site.write import check_folder, write_site
 
     if not watch and results is None:
         raise UsageError(
@@ -44,8 +44,7 @@ def site(
         )
     if results is not None and not results.is_dir():
         raise UsageError(f"there is no results folder {results}", "pgstrata run makes one")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file", "name a folder, which is made if need be")
+    check_folder(out)
     written = write_site(out, [read_known(file) for file in watch or []], results)
     print(f"{written.page.resolve()}: {written.pages:,} pages, {written.changed:,} files new or changed")
 

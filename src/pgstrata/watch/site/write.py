@@ -14,6 +14,7 @@ from jinja2 import Environment
 from pgstrata.errors import UsageError
 from pgstrata.files import disk
 from pgstrata.files.disk import storing
+from pgstrata.files.user_files import shown
 from pgstrata.report.export_html import asset, environment, policy
 from pgstrata.report.index import campaigns_section
 from pgstrata.report.write import copy_plotly, release
@@ -40,9 +41,24 @@ class Written:
     changed: int
 
 
+def check_folder(out: Path) -> None:
+    """Raises UsageError for what is no folder, and for a folder with other files than a site's:
+    pages would be written over them."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{shown(out)} is a file", "name a folder, which is made if need be")
+    with storing("look into the folder of the site", out), suppress(FileNotFoundError):
+        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        if names and next(iter(SCRIPTS)) not in names:
+            raise UsageError(
+                f"{shown(out)} has files that are not of a site: {shown(names[0])}",
+                "name an empty folder, or one that pgstrata site has written",
+            )
+
+
 def write_site(out: Path, watches: Sequence[Known], results: Path | None = None) -> Written:
     """Writes the pages of watches, and of the campaigns of a results folder. Raises UsageError for two
-    watches of one name, StoreError where the site cannot be written."""
+    watches of one name and as `check_folder`, StoreError where the site cannot be written."""
+    check_folder(out)
     names = [known.watch.name for known in watches]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two watches are called {twice}", "give one of them another `name` in its file")
@@ -159,4 +175,4 @@ class _Writer:
                         path.unlink()
 
 
-__all__ = ["PACKAGE", "SCRIPTS", "Written", "render", "write_site"]
+__all__ = ["PACKAGE", "SCRIPTS", "Written", "check_folder", "render", "write_site"]

@@ -99,6 +99,8 @@ def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles
     for path in paths:
         for file in [path] if path.is_file() else _files_in(path, setup):
             if file.stem in files:
+                if file == files[file.stem]:
+                    raise UsageError(f"{shown(file)} is there twice", "name it once, or only its folder")
                 raise UsageError(
                     f"two queries are called {shown(file.stem)}: {shown(files[file.stem])} and {shown(file)}",
                     "rename one: results name queries by their files",

@@ -55,7 +55,8 @@
   }
 
   function signed(number) {
-    return (number < 0 ? "-" : "+") + Math.abs(number).toFixed(2);
+    var text = Math.abs(number).toFixed(2);
+    return (number < 0 && Number(text) ? "-" : "+") + text;
   }
 
   function line(row) {
