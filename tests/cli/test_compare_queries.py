@@ -28,7 +28,7 @@ def test_each_query_has_a_verdict_of_its_own(place: Path, pgstrata: Program, pg1
     done = pgstrata(
         "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
         "--setup", place / "setup.sql", queries, alone,
-        "--max-seconds", "60", "--other-load", "100%", "--format", "json", "--data-dir", place,
+        "--max-seconds", "12", "--other-load", "100%", "--format", "json", "--data-dir", place,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads(done.stdout)
@@ -84,7 +84,7 @@ def test_what_cannot_be_compared_is_told_and_the_others_go_on(
     done = pgstrata(
         "compare-queries", "--server", pg17.spec, "--config", "default", "--config", WITHOUT_INDEX,
         "--setup", place / "setup.sql", place / "queries", "--limit", "2",
-        "--max-seconds", "10", "--other-load", "100%", "--data-dir", place,
+        "--max-seconds", "3", "--other-load", "100%", "--data-dir", place,
     )  # fmt: skip
     output = " ".join(done.stdout.split())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -170,7 +170,7 @@ def test_planning_and_execution_are_told_apart(place: Path, pgstrata: Program, p
     done = pgstrata(
         "compare-queries", "--server", pg17.spec, "--config", few, "--config", many,
         "--setup", place / "setup.sql", place / "joins.sql", "--format", "json",
-        "--max-seconds", "30", "--other-load", "100%", "--data-dir", place,
+        "--max-seconds", "8", "--other-load", "100%", "--data-dir", place,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (step,) = json.loads(done.stdout)["comparisons"][0]["steps"]
@@ -193,9 +193,7 @@ def test_public_regressions_are_executed_on_both_servers(
     assert len(setups) == 5 and [setup.name for setup in setups] == [query.name for query in queries]
     given = [word for setup in setups for word in ("--setup", setup)]
     servers = ["--server", pg12.spec, "--server", pg17.spec]
-    done = pgstrata(
-        "compare-queries", *servers, *given, *queries, "--max-seconds", "10", "--why-seconds", "0"
-    )
+    done = pgstrata("compare-queries", *servers, *given, *queries, "--max-seconds", "3", "--why-seconds", "0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rejected" not in done.stdout
     assert all(query.stem in done.stdout for query in queries)

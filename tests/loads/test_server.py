@@ -243,7 +243,6 @@ def test_ctrl_c_leaves_nothing(place: Path, pgstrata: Program, name: str) -> Non
     data = place / "data"
     running = Running(place, ["run", "c.toml", "--data-dir", str(data)])
     running.wait_for_text(f"  {name}")
-    time.sleep(2)
     running.process.send_signal(2)
     assert running.end() == 130, running.printed
     assert not living_in(place)

@@ -20,10 +20,10 @@ Json = dict[str, Any]
 
 SETUP = """
 CREATE TABLE item (id int PRIMARY KEY, kind int, a int, b int, c int, note text);
-INSERT INTO item SELECT n, n % 20000, 1, 1, 1, repeat(md5(n::text), 4) FROM generate_series(1, 100000) n;
+INSERT INTO item SELECT n, n % 6000, 1, 1, 1, repeat(md5(n::text), 4) FROM generate_series(1, 30000) n;
 CREATE INDEX item_kind ON item (kind);
 CREATE TABLE part (id int PRIMARY KEY, item int, amount int);
-INSERT INTO part SELECT n, (n::bigint * 7919) % 100000 + 1, n % 97 FROM generate_series(1, 100000) n;
+INSERT INTO part SELECT n, (n::bigint * 7919) % 30000 + 1, n % 97 FROM generate_series(1, 30000) n;
 CREATE INDEX part_item ON part (item);
 CREATE FUNCTION turned(n int) RETURNS int STABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -67,7 +67,7 @@ def write(
     (place / "queries").mkdir()
     for name, text in queries.items():
         (place / "queries" / f"{name}.sql").write_text(f"{text};\n")
-    keys = {"max_seconds": 40, "why_seconds": 90, "margin": 0.1} | more
+    keys = {"max_seconds": 20, "why_seconds": 40, "margin": 0.1} | more
     sides = "\n".join(
         f'[[variants]]\nserver = "{server.spec}"\nlabel = "{label}"\n{extra}'
         for label, (server, extra) in variants.items()
@@ -149,12 +149,11 @@ def test_a_with_query_of_one_side(place: Path, pgstrata: Program, pg13: Server, 
 
 def test_a_setting_of_one_side(place: Path, pgstrata: Program, pg17: Server) -> None:
     queries = {
-        "join": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 30",
-        "equal": QUERIES["equal"],
+        "join": "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 30"
     }
     slow = 'config = ["default", "enable_nestloop=off", "enable_indexscan=off", "enable_bitmapscan=off"]'
     words, by_name = causes(place, pgstrata, write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries))
-    assert words["join"] in ("slower", "unclear") and "equal" not in by_name
+    assert words["join"] in ("slower", "unclear")
     if "join" in by_name:
         assert by_name["join"]["word"] in ("planner", "partly planner", "unknown")
         assert "SET LOCAL enable_nestloop = on" in by_name["join"]["old_plan"]
@@ -168,7 +167,7 @@ def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program
         "long": "SELECT count(*) FROM item i JOIN item j USING (note) WHERE i.id <= 30000 AND j.id <= 30000"
     }
     slow = 'config = ["default", "enable_hashjoin=off", "enable_mergejoin=off"]'
-    file = write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries, time_limit=4)
+    file = write(place, {"old": (pg17, ""), "new": (pg17, slow)}, queries, time_limit=2)
     words, by_name = causes(place, pgstrata, file)
     assert words == {"long": "slower"}
     cause = by_name["long"]
@@ -181,7 +180,7 @@ def test_a_query_that_ends_with_the_old_plan_only(place: Path, pgstrata: Program
 
 def test_equal_servers_have_no_causes(place: Path, pgstrata: Program, pg17: Server) -> None:
     queries = {name: QUERIES[name] for name in ("index", "equal")}
-    file = write(place, {"old": (pg17, ""), "new": (pg17, "")}, queries, max_seconds=15)
+    file = write(place, {"old": (pg17, ""), "new": (pg17, "")}, queries, max_seconds=6)
     words, by_name = causes(place, pgstrata, file)
     assert by_name == {} and not set(words.values()) & {"slower", "faster"}
 
@@ -190,7 +189,7 @@ def test_equal_servers_have_no_causes(place: Path, pgstrata: Program, pg17: Serv
 def test_no_time_for_causes_means_none(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
     queries = {"index": QUERIES["index"]}
     variants = {"old": (pg13, ""), "new": (pg17, "")}
-    _, by_name = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=15))
+    _, by_name = causes(place, pgstrata, write(place, variants, queries, why_seconds=0, max_seconds=6))
     assert by_name == {}
 
 
@@ -201,21 +200,18 @@ def test_a_large_factor_has_its_cause_beside_busy_programs(
     (place / "join.sql").write_text(
         "SELECT sum(amount) FROM item i JOIN part p ON p.item = i.id WHERE i.id BETWEEN 10 AND 50;\n"
     )
-    (place / "constant.sql").write_text("SELECT 1;\n")
     off = ("indexscan", "bitmapscan", "indexonlyscan", "hashjoin", "mergejoin")
     slow = "+".join(["default", *(f"enable_{name}=off" for name in off)])
     with load(2):
         run = pgstrata(
-            "compare-queries", "join.sql", "constant.sql", "--setup", "setup.sql", "--server", pg17.spec,
+            "compare-queries", "join.sql", "--setup", "setup.sql", "--server", pg17.spec,
             *("--config", "default", "--config", slow),
-            *("--max-seconds", "40", "--why-seconds", "90", "--format", "json", "--no-report"),
+            *("--max-seconds", "40", "--why-seconds", "60", "--format", "json", "--no-report"),
         )  # fmt: skip
-    steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
-    join = steps["queries.join"]
+    (join,) = json.loads(run.stdout)["comparisons"][0]["steps"]
     assert join["word"] == "slower", join
     assert join["cause"]["word"] in ("planner", "partly planner"), join["cause"]
     assert any(sql.startswith("SET LOCAL enable_") for sql in join["cause"]["old_plan"])
     remedy = best(join["cause"])
     assert remedy is not None and remedy["kind"] in ("setting", "index"), join["cause"]["remedies"]
     assert remedy["word"] == "faster" and remedy["times"]["high"] < 1
-    assert "cause" not in steps["queries.constant"]

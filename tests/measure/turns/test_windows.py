@@ -153,15 +153,15 @@ def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17:
 
 
 def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:
-    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=6, more="waits = 50.0")
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=4, more="waits = 50.0")
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     for run in Results(place / "results").runs():
         step = next(s for s in on_disk(run)["steps"] if s["name"] == "point-query")
         # One whose window fell into a stall of the machine is left out: on a busy one, many are.
         pairs = [s["pair"] for s in step["slices"]]
-        assert pairs == sorted(set(pairs) & set(range(1, 305)))
-        assert any(p > 200 for p in pairs), "of a later block"
+        assert pairs == sorted(set(pairs) & set(range(1, 201)))
+        assert any(p > 100 for p in pairs), "of a later block"
         assert 0 < sum(s["rate"] * s["seconds"] for s in step["slices"]) < step["operations"] + 1
         series = run.table("series")
         rows = series.where(step="point-query", role=step["role"])
@@ -180,7 +180,7 @@ def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg
 @pytest.mark.parametrize("engine", ["blocking", "auto"])
 def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str) -> None:
     more = f'engine = "{engine}"\nwaits = 50.0'
-    file = write(place, pg17, ["point-query", "read-only=10"], slice_=0.02, seconds=2, more=more)
+    file = write(place, pg17, ["point-query", "read-only=10"], slice_=0.02, seconds=1, more=more)
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     for run in Results(place / "results").runs():
@@ -190,7 +190,7 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
             slices = step["slices"]
             # One whose window fell into a stall of the machine is left out: on a busy one, many are.
             pairs = [s["pair"] for s in slices]
-            assert pairs == sorted(set(pairs) & set(range(1, 105)))
+            assert pairs == sorted(set(pairs) & set(range(1, 53)))
             assert len(pairs) > 2
             assert step["one_start"], "no slice tells what its server is by chance"
             # stored in whole microseconds
@@ -215,7 +215,7 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
         assert operations < row["after"] - row["before"]
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
-    assert all(s["n"] <= 104 for s in json.loads(compared.stdout)[0]["steps"])
+    assert all(s["n"] <= 52 for s in json.loads(compared.stdout)[0]["steps"])
     assert pgstrata("report").returncode == 0
 
 
@@ -236,7 +236,7 @@ def test_short_slices_until_a_verdict(place: Path, pgstrata: Program, pg17: Serv
 
 
 def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17: Server) -> None:
-    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=60)
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=12)
     running = Running(place, ["run", str(file), "--no-report"])
     running.wait_for_text("data copied from a")
     drivers: set[int] = set()

@@ -47,6 +47,19 @@ def searching(place: Path, script: str, *line: str) -> list[str]:
 
 
 @pytest.fixture
+def uncounted(place: Path) -> str:
+    """Returns a PATH without valgrind, with which a search would count instructions of the ends."""
+    folder = place / "programs"
+    folder.mkdir()
+    for parent in ("/usr/local/bin", "/usr/bin", "/bin"):
+        for program in Path(parent).iterdir():
+            link = folder / program.name
+            if not (program.name.startswith("valgrind") or os.path.lexists(link)):
+                link.symlink_to(program)
+    return str(folder)
+
+
+@pytest.fixture
 def repo(place: Path, pg17: Server) -> Path:
     """Commits v1, `asserts` and `slow`, the newest."""
     folder = serving(place / "repo", pg17, QUICK)
@@ -58,10 +71,10 @@ def repo(place: Path, pg17: Server) -> Path:
 
 
 def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
-    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+    repo: Path, place: Path, empty_cache: str, uncounted: str, pgstrata: Program
 ) -> None:
     options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "HEAD", "--format", "json")
-    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
+    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache, PATH=uncounted)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     (group,) = answer["groups"]
@@ -124,11 +137,12 @@ def test_git_bisect_is_told_that_a_slow_commit_is_bad_and_a_quick_one_is_not(
 
 
 def test_the_release_that_made_it_slower_is_found(
-    pg12: Server, pg17: Server, place: Path, pgstrata: Program
+    pg12: Server, pg17: Server, place: Path, uncounted: str, pgstrata: Program
 ) -> None:
     script = "SELECT pg_sleep(CASE WHEN current_setting('server_version_num')::int < 170000 THEN 0.002\n"
     line = ("--releases", f"{pg12.spec},{pg17.spec}")
-    done = pgstrata(*searching(place, script + "ELSE 0.016 END);\n", *line, "--format", "json"))
+    options = searching(place, script + "ELSE 0.016 END);\n", *line, "--format", "json")
+    done = pgstrata(*options, PATH=uncounted)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert [group["last"]["id"] for group in answer["groups"]] == [pg17.spec]
