@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgstrata import numbers
@@ -48,7 +48,29 @@ def read(results: RunSet, workload: WorkloadResults) -> Queries:
         step: {variant: timings(variant_rows) for variant, variant_rows in variants.items()}
         for step, variants in rows.items()
     }
-    return Queries(by_step, plans, buffers)
+    return Queries(_as_judged(results, workload, by_step), plans, buffers)
+
+
+def _as_judged(
+    results: RunSet, workload: WorkloadResults, by_step: Mapping[str, Mapping[str, Mapping[str, Timing]]]
+) -> dict[str, dict[str, dict[str, Timing]]]:
+    """Returns the timings with the seconds of the verdicts in place of those of the one pass before, where a
+    query has verdicts of its own: one figure for one thing."""
+    judged = {step: {v: dict(of_variant) for v, of_variant in by.items()} for step, by in by_step.items()}
+    for comparison in results.comparisons:
+        for step in comparison.steps:
+            if step.workload != workload.name or step.step not in judged:
+                continue
+            for query in step.queries:
+                name = query.step.removeprefix(f"{step.step}.")
+                for variant, rate in (
+                    (results.base, query.base_rate),
+                    (comparison.other, query.other_rate),
+                ):
+                    timing = judged[step.step].get(variant, {}).get(name)
+                    if rate and timing is not None and timing.seconds is not None and not timing.timed_out:
+                        judged[step.step][variant][name] = replace(timing, seconds=1 / rate)
+    return judged
 
 
 def facts(workload: WorkloadResults, variant: str, *path: str) -> Any:

@@ -180,7 +180,8 @@ def _heat_map(
         + (
             "▼ and ▲ mark what lies beyond the thresholds, `limit` "
             if results.by_thresholds
-            else "Shades say how much: of single queries nothing is proven. `limit` marks "
+            else "Shades say how much, and prove nothing: verdicts of single queries stand in a table of "
+            "their own. `limit` marks "
         )
         + "a query that was cancelled at its limit and counts twice that, with variant, base or both, "
         + "✕ one that the server rejected, ≠ a wrong answer.",
@@ -267,7 +268,8 @@ def _each(
             Column("answer", "Answer", align="left"),
         ],
         rows,
-        "Durations are the median of all executions, as the driver saw them."
+        "Durations are those of the verdict on the query, else the median of all executions, as the driver "
+        "saw them."
         + (
             " Temporary I/O is what sorts and hashes read and wrote on disk because work_mem was too small, "
             "in the pass that explained the query."

@@ -11,6 +11,8 @@ import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.measure.turns.queries import START_PAIRS, Query, order_after_start, queries_of
+from pgstrata.page.queries import read
+from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
 from support.interleaved import by_variant
 from support.interrupts import load
@@ -152,6 +154,17 @@ def test_a_fixed_number_of_pairs(place: Path, pgstrata: Program, pg17: Server) -
         assert queries["broken"]["end"] == "rejected"
         for name in ("bin", "first", "kinds"):
             assert [part["pair"] for part in queries[name]["slices"]] == [1, 2, 3]
+    # Tables of the page that show the time of a query show that of its verdict, not of the pass before.
+    results = read_results(place / "results")
+    (workload,) = results.workloads
+    shown = read(results, workload).by_step["queries"]
+    judged = {q.step: q for c in results.comparisons for step in c.steps for q in step.queries}
+    for name in ("bin", "first", "kinds"):
+        query = judged[f"queries.{name}"]
+        times = [shown[variant][name].seconds for variant in ("a", "b")]
+        assert [1 / seconds if seconds else None for seconds in times] == pytest.approx(
+            [query.base_rate, query.other_rate]
+        )
 
 
 def test_a_factor_is_proven_beside_busy_programs(place: Path, pgstrata: Program, pg17: Server) -> None:

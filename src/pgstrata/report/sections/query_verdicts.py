@@ -99,6 +99,8 @@ def verdict_table(
         how.format(base=results.base, confidence=confidence, margin=f"{100 * verdict.margin:.3g}"),
         keys=(("workload", workload.name),),
         lead=2 if several else 1,
+        stacked=True,
+        sortable=True,
         legend=(("bad", "slower"), ("same", "the same"), ("good", "faster")),
     )
 
