@@ -76,10 +76,12 @@ def test_a_comparison_has_one_line_at_its_begin_and_one_at_its_end(tmp_path: Pat
     for _ in range(2):
         progress.step_ended(record(slices=(Slice(pair=1, seconds=50, rate=1.0),), seconds=50))
     progress.step_ended(record(seconds=9))
-    progress.runs_ended([], 125)
+    # Why one has left was said when it did.
+    progress.runs_ended([(progress._pace.units[0].runs[1], "the server died")], 125)
     first, *_, last = output.getvalue().splitlines()
+    assert "the server died" not in output.getvalue()
     assert first.startswith("comparison 1 of 1: pg12.22, pg15.14 and pg17.6 take turns, insert (at most ")
-    assert last == "  done in 2:05 min, 1:40 min of it measured in turns"
+    assert last == "  ended after 2:05 min, 1:40 min of it measured in turns"
 
 
 def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,7 @@ class PlainProgress:
         self._step: Step | None = None
         self._said = 0.0
         self._measured = 0.0
+        self._is_alone = True
 
     def say(self, text: str) -> None:
         plain_lines(self._console)(text)
@@ -114,6 +115,7 @@ class PlainProgress:
     def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None:
         self._pace.begin(number - 1)
         self._measured = 0.0
+        self._is_alone = len(runs) == 1
         key = runs[0].key
         what = f"run {number} of {total}: {key.variant}"
         if len(runs) > 1:
@@ -124,7 +126,8 @@ class PlainProgress:
 
     def runs_ended(self, failed: Sequence[tuple[PlannedRun, str]], seconds: float) -> None:
         self._pace.end()
-        for run, error in failed:
+        # One that has left a comparison was said to, with the reason.
+        for run, error in failed if self._is_alone else ():
             self.say(f"  {run.key.variant} FAILED: {error}")
         measured = f", {clock(self._measured)} of it measured in turns" if self._measured else ""
         self.say(f"  {'ended after' if failed else 'done in'} {clock(seconds)}{measured}")
