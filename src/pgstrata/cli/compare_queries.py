@@ -118,13 +118,16 @@ def compare_queries(
 
 
 def _warn_of_files(paths: list[Path], setup: list[Path]) -> None:
-    """Says which files hold no query that can be compared. Raises UsageError if none holds any."""
+    """Says which files hold no query that can be compared."""
+    from pgstrata.errors import UsageError
     from pgstrata.files.user_files import shown
     from pgstrata.workload.custom.queries import read_queries
 
-    if not all(path.exists() for path in (*paths, *setup)):
-        return  # the campaign says which file is missing
-    for name, why in read_queries(paths, [str(path) for path in setup]).broken.items():
+    try:
+        broken = read_queries(paths, [str(path) for path in setup]).broken
+    except (OSError, UsageError):
+        return  # the campaign says what is missing, and what else is wrong
+    for name, why in broken.items():
         print(f"warning: {shown(name)} is left out: {shown(why)}", file=sys.stderr)
 
 

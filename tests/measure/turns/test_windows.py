@@ -173,7 +173,7 @@ def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg
         (backend,) = backends.where(step="point-query", role=step["role"])
         (others,) = backends.where(step="point-query", role="server")
         cpu_seconds = backend["cpu_seconds"] + others["cpu_seconds"]
-        assert backend["cpu_seconds"] > others["cpu_seconds"]
+        assert backend["cpu_seconds"] > others["cpu_seconds"] / 2, "one connection alone would be less"
         assert cpu_seconds == pytest.approx(step["server_cpu_seconds"], rel=0.05)
 
 

@@ -163,7 +163,7 @@ def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pg
 def test_a_search_out_of_time_says_that_nothing_is_known_yet(
     delays: list[str], place: Path, pgstrata: Program
 ) -> None:
-    done = pgstrata(*delays, "--max-seconds", "0")
+    done = pgstrata(*delays, "--max-seconds", "0.001")
     assert done.returncode == 3, done.stderr
     assert "Nothing is known yet of slow against quick1" in done.stdout
     assert "the same command goes on" in done.stdout
