@@ -46,13 +46,12 @@ def report_error(error: Exception) -> int:
         path = context.command_path if context is not None else "pgstrata"
         if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
             return _without_arguments(context, path)
-        if meant := _other_word(error, context):
-            _print(meant, f"{path} --help shows all commands")
+        message = error.format_message()
+        unknown = re.match(r"No such command '([\w-]+)'", message)
+        if unknown is not None and context is not None and (meant := _meant(unknown[1], context)):
+            _print(*meant)
             return int(error.exit_code)
-        if wanted := _wanted_option(error, context):
-            _print(f"there is no command {wanted.lstrip('-')}", f"write {path} {wanted}")
-            return int(error.exit_code)
-        message = plain_words(error.format_message())
+        message = plain_words(message)
         _print(message, _without_unit(message, error) or f"{path} --help shows what it understands")
         return int(error.exit_code)
     if isinstance(error, OSError):
@@ -112,22 +111,17 @@ OTHER_WORDS = {
 """Words of other programs by the command that does what they say."""
 
 
-def _other_word(error: Any, context: Any) -> str:
-    """Returns what to say of a word that is the command of other programs; an empty text for others."""
-    word = re.match(r"No such command '([\w-]+)'", error.format_message())
-    if word is None or context is None or context.parent is not None:
-        return ""
-    meant = next((command for command, words in OTHER_WORDS.items() if word[1] in words.split()), "")
-    return f"there is no command {word[1]}: pgstrata {meant} does that" if meant else ""
-
-
-def _wanted_option(error: Any, context: Any) -> str:
-    """Returns the option whose name was written like a command; an empty text for others."""
-    word = re.match(r"No such command '([\w-]+)'", error.format_message())
-    if word is None or context is None:
-        return ""
+def _meant(word: str, context: Any) -> tuple[str, str] | None:
+    """Returns what to say of a word that is no command, and the next step; None where neither is known."""
+    sentence = f"there is no command {word}"
+    path = context.command_path
     options = [name for parameter in context.command.get_params(context) for name in parameter.opts]
-    return f"--{word[1]}" if f"--{word[1]}" in options else ""
+    if f"--{word}" in options:
+        return sentence, f"write {path} --{word}"
+    if context.parent is not None:
+        return None
+    meant = next((command for command, words in OTHER_WORDS.items() if word in words.split()), "")
+    return (f"{sentence}: {path} {meant} does that", f"{path} --help shows all commands") if meant else None
 
 
 _PLAINER: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
