@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.features import Feature
 from pgstrata.server.find.model import Server
-from pgstrata.server.system.log_end import loader_complaint, problem, tail, without_statistics
+from pgstrata.server.system.log_end import lines_since, loader_complaint, problem, tail, without_statistics
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,8 +39,9 @@ class Startup:
     def wait(self, process: subprocess.Popen[bytes]) -> None:
         """Returns when the server accepts connections and has a database to connect to."""
         self._wait_until_ready(process)
-        self._check_loader()
-        self._check_statistics()
+        lines = lines_since(self.log, self.log_begin)
+        self._check_loader(lines)
+        self._check_statistics(lines)
         self._make_first_database()
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -52,19 +53,19 @@ class Startup:
                 raise self._failure(f"did not accept connections within {START_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
 
-    def _check_loader(self) -> None:
+    def _check_loader(self, lines: Sequence[str]) -> None:
         """Raises ServerError if the loader has left out a library of LD_PRELOAD that does not exist: the
         server would be another."""
-        if complaint := loader_complaint(self.log, self.log_begin):
+        if complaint := loader_complaint(lines):
             raise ServerError(
                 f"the server {self.server.label} runs without a library it should have: {complaint}",
                 "mend the path in `env`; the account of the server has to be able to read the file",
             )
 
-    def _check_statistics(self) -> None:
+    def _check_statistics(self, lines: Sequence[str]) -> None:
         """Raises ServerError if the server counts nothing and cleans up nothing: each look at its statistics
         would wait for ten seconds, and without autovacuum it is another server."""
-        if reason := without_statistics(self.log, self.log_begin):
+        if reason := without_statistics(lines):
             raise ServerError(
                 f"the server {self.server.label} runs without its statistics collector: {reason}",
                 "servers before 15 count over the address of localhost: add `127.0.0.1 localhost` to "

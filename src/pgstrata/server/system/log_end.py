@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,27 +20,26 @@ def tail(file: Path, lines: int, begin: int = 0) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def loader_complaint(file: Path, begin: int) -> str:
+def loader_complaint(lines: Iterable[str]) -> str:
     """Returns the dynamic loader's complaint about a library it left out; empty if there is none.
 
-    begin: byte of the log at which the server was started. glibc's wording; musl's loader does not start.
+    lines: of the log since the start. glibc's wording; musl's loader does not start.
     """
-    return next((line for line in _since(file, begin) if line.startswith("ERROR: ld.so: object")), "")
+    return next((line for line in lines if line.startswith("ERROR: ld.so: object")), "")
 
 
-def without_statistics(file: Path, begin: int) -> str:
+def without_statistics(lines: Iterable[str]) -> str:
     """Returns why a server before 15 runs without its statistics collector; empty if it has one.
 
-    begin: byte of the log at which the server was started. The reason is the line before the collector's end.
+    lines: of the log since the start. The reason is the line before the collector's end.
     """
-    lines = _since(file, begin)
     for before, line in pairwise(["", *lines]):
         if "disabling statistics collector" in line:
             return before.partition("LOG:  ")[2] or line.partition("LOG:  ")[2] or line
     return ""
 
 
-def _since(file: Path, begin: int) -> list[str]:
+def lines_since(file: Path, begin: int) -> list[str]:
     """Returns the first lines of a log from a byte on; none where it cannot be read."""
     try:
         with file.open("rb") as log:
