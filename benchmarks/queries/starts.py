@@ -88,9 +88,7 @@ def load_data(cluster: Cluster) -> None:
         for statement in load.create(TPCDS):
             connection.execute(statement.encode())
         for table in source.tables(TPCDS):
-            with connection.cursor().copy(
-                b"COPY %b FROM STDIN (DELIMITER '|', NULL '')" % table.encode()
-            ) as copy:
+            with connection.cursor().copy(load.copy(table).encode()) as copy:
                 copy.write(data.file(TPCDS, SCALE, table).read_bytes())
             for statement in indexes(table, "keys"):
                 connection.execute(statement.encode())
