@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.sql_text import literal
-from pgstrata.traffic.upgrade.planned.calls import COLUMN, RELATION, read_statistics
+from pgstrata.traffic.upgrade.planned.calls import COLUMN, EXTENDED, RELATION, read_statistics
+from pgstrata.traffic.upgrade.planned.extended_values import Combination, CommonValues
 
 HEAD = """
 --
@@ -52,6 +53,22 @@ SELECT * FROM pg_catalog.pg_restore_attribute_stats(
 \t'correlation', '0.9130435'::real
 );
 """
+EXTENDED_CALL = """
+SELECT * FROM pg_catalog.pg_restore_extended_stats(
+\t'version', '190000'::integer,
+\t'schemaname', 'public',
+\t'relname', 'album',
+\t'statistics_schemaname', 'other',
+\t'statistics_name', 'album_pairs',
+\t'inherited', 'f'::boolean,
+\t'n_distinct', '[{"attributes": [1, 2], "ndistinct": 7}]'::pg_ndistinct,
+\t'dependencies', '[{"attributes": [1], "dependency": 2, "degree": 0.5}]'::pg_dependencies,
+\t'most_common_vals', '{{1,NULL},{2,"a, b"}}'::text[],
+\t'most_common_freqs', '{0.5,0.25}'::double precision[],
+\t'most_common_base_freqs', '{0.3,0.1}'::double precision[],
+\t'exprs', '[{"null_frac": "0", "most_common_vals": "{1,2}", "most_common_freqs": "{0.5,0.1}"}]'::jsonb
+);
+"""
 
 
 def read(place: Path, text: str):  # type: ignore[no-untyped-def]
@@ -68,6 +85,17 @@ def test_the_form_of_pg_dump(tmp_path: Path) -> None:
     assert (column.column, column.inherited) == ("title", False)
     assert column.values["most_common_vals"] == '{"it\'s; a \\"b\\"",c}'
     assert column.values.keys() < COLUMN.keys()
+
+
+def test_extended_statistics_in_the_form_of_pg_dump(tmp_path: Path) -> None:
+    (call,) = read(tmp_path, HEAD + RELATION_CALL + EXTENDED_CALL).extended
+    assert (call.schema, call.table, call.title) == ("public", "album", "other.album_pairs")
+    assert call.distinct == (Combination((1, 2), 7),)
+    assert call.dependencies == (Combination((1, 2), 0.5),)
+    assert call.common == CommonValues((("1", None), ("2", "a, b")), (0.5, 0.25), (0.3, 0.1))
+    (expression,) = call.expressions
+    assert expression is not None and expression["most_common_vals"] == "{1,2}"
+    assert call.arguments.keys() == EXTENDED.keys()
 
 
 def test_the_last_of_equal_calls_counts(tmp_path: Path) -> None:
@@ -97,6 +125,14 @@ def test_the_last_of_equal_calls_counts(tmp_path: Path) -> None:
         (COLUMN_CALL.replace("{0.5,0.25}", "{0.5,x}"), 2, "most_common_freqs is no real[]"),
         (COLUMN_CALL.replace("'title'", "E'a\\x41'"), 2, "the escape"),
         (COLUMN_CALL[:200], 8, "not literals"),
+        (EXTENDED_CALL.replace("'other'", "''"), 2, "no `statistics_schemaname`"),
+        (EXTENDED_CALL.replace("'f'", "'maybe'"), 2, "neither true nor false"),
+        (EXTENDED_CALL.replace("[1, 2]", "[1, 1]"), 2, "n_distinct: a combination"),
+        (EXTENDED_CALL.replace("0.5}]'", "NaN}]'"), 2, "dependencies: NaN"),
+        (EXTENDED_CALL.replace("{{1,NULL},", "{{1},"), 2, "most_common_vals: combination 2"),
+        (EXTENDED_CALL.replace("{0.5,0.25}", "{0.5}"), 2, "not equally many"),
+        (EXTENDED_CALL.replace("{0.3,0.1}", "{0.3,x}"), 2, "most_common_base_freqs is no double precision[]"),
+        (EXTENDED_CALL.replace('"null_frac": "0"', '"null_frac": "x"'), 2, "exprs: null_frac"),
     ],
 )
 def test_what_is_none_has_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
@@ -150,11 +186,11 @@ def test_every_text_comes_back(tmp_path: Path, names: tuple[str, str, str], valu
     assert attribute.values["histogram_bounds"] == "{" + values + "}"
 
 
-@given(data=st.binary(max_size=400))
+@given(data=st.binary(max_size=400), cut=st.integers(0, len(EXTENDED_CALL)))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_are_statistics_or_an_error(tmp_path: Path, data: bytes) -> None:
+def test_any_bytes_are_statistics_or_an_error(tmp_path: Path, data: bytes, cut: int) -> None:
     file = tmp_path / "stats.sql"
-    file.write_bytes(RELATION_CALL.encode() + data)
+    file.write_bytes((RELATION_CALL + EXTENDED_CALL[:cut]).encode() + data)
     try:
         read_statistics(file)
     except UsageError as error:

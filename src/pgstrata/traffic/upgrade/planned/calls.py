@@ -1,23 +1,37 @@
 """A file of planner statistics: what `pg_dump --statistics-only` and `pgstrata export-statistics` write.
 
-Both write calls of pg_restore_relation_stats and pg_restore_attribute_stats (PostgreSQL 18) with literal
-arguments. The file is read as such calls and never executed: another statement, another function and another
-argument are errors with their line.
+Both write calls of pg_restore_relation_stats and pg_restore_attribute_stats (PostgreSQL 18) and of
+pg_restore_extended_stats (19) with literal arguments. The file is read as such calls and never executed:
+another statement, another function and another argument are errors with their line.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.traffic.upgrade.planned.extended_values import (
+    Combination,
+    CommonValues,
+    read_dependencies,
+    read_distinct,
+    read_expressions,
+    read_rows,
+    write_dependencies,
+    write_distinct,
+)
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.sql import MOST_STATEMENT_BYTES, SqlStatement, items
+
+_T = TypeVar("_T")
 
 MOST_CALLS = 500_000
 """Tables, indexes and columns of a file."""
@@ -52,6 +66,16 @@ COLUMN: Mapping[str, str] = {
     "range_bounds_histogram": "text",
 }
 """Arguments that are statistics of a column."""
+
+EXTENDED: Mapping[str, str] = {
+    "n_distinct": "pg_ndistinct",
+    "dependencies": "pg_dependencies",
+    "most_common_vals": "text[]",
+    "most_common_freqs": "double precision[]",
+    "most_common_base_freqs": "double precision[]",
+    "exprs": "jsonb",
+}
+"""Arguments that are values of extended statistics."""
 
 _CALL = re.compile(
     r"SELECT\s+(?:\*\s+FROM\s+)?(?:pg_catalog\.)?pg_restore_(relation|attribute|extended)_stats\s*\(", re.I
@@ -105,12 +129,50 @@ class ColumnCall:
 
 
 @dataclass(frozen=True)
+class ExtendedCall:
+    """Values of an object of CREATE STATISTICS. schema, table: what it is of; statistics_schema, statistics:
+    its own name; expressions: their statistics by the names of `COLUMN`, None where there are none."""
+
+    schema: str
+    table: str
+    statistics_schema: str
+    statistics: str
+    inherited: bool
+    distinct: tuple[Combination, ...]
+    dependencies: tuple[Combination, ...]
+    common: CommonValues | None
+    expressions: tuple[Mapping[str, str] | None, ...]
+    line: int
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return f"{self.statistics_schema}.{self.statistics}{' with its children' if self.inherited else ''}"
+
+    @property
+    def arguments(self) -> Mapping[str, str | list[float] | list[list[str | None]]]:
+        """The values by the names of `EXTENDED`, arrays as lists."""
+        arguments: dict[str, str | list[float] | list[list[str | None]]] = {}
+        if self.distinct:
+            arguments["n_distinct"] = write_distinct(self.distinct)
+        if self.dependencies:
+            arguments["dependencies"] = write_dependencies(self.dependencies)
+        if self.common is not None:
+            arguments["most_common_vals"] = [list(row) for row in self.common.rows]
+            arguments["most_common_freqs"] = list(self.common.frequencies)
+            arguments["most_common_base_freqs"] = list(self.common.base_frequencies)
+        if self.expressions:
+            arguments["exprs"] = json.dumps(self.expressions)
+        return arguments
+
+
+@dataclass(frozen=True)
 class PlannerStatistics:
-    """What a file holds. extended: names of the objects of CREATE STATISTICS whose values are in it."""
+    """What a file holds."""
 
     relations: tuple[RelationCall, ...]
     columns: tuple[ColumnCall, ...]
-    extended: tuple[str, ...] = ()
+    extended: tuple[ExtendedCall, ...] = ()
 
 
 def read_statistics(file: Path) -> PlannerStatistics:
@@ -118,7 +180,7 @@ def read_statistics(file: Path) -> PlannerStatistics:
     _check_file(file)
     relations: dict[tuple[str, str], RelationCall] = {}
     columns: dict[tuple[str, str, str | int, bool], ColumnCall] = {}
-    extended: dict[str, None] = {}
+    extended: dict[tuple[str, str, bool], ExtendedCall] = {}
     for number, item in enumerate(items(file)):
         if number == MOST_CALLS:
             raise UsageError(f"{shown(file)} has more than {MOST_CALLS:,} statements", WRITE)
@@ -139,10 +201,11 @@ def read_statistics(file: Path) -> PlannerStatistics:
             column = _column(file, item, values)
             columns[column.schema, column.table, column.column, column.inherited] = column
         else:
-            extended[".".join(_name(file, item, values, "statistics_schemaname", "statistics_name"))] = None
+            object_ = _extended(file, item, values)
+            extended[object_.statistics_schema, object_.statistics, object_.inherited] = object_
     if not relations and not columns:
         raise UsageError(f"{shown(file)} holds no statistics: the server it is of was never analyzed", WRITE)
-    return PlannerStatistics(tuple(relations.values()), tuple(columns.values()), tuple(extended))
+    return PlannerStatistics(tuple(relations.values()), tuple(columns.values()), tuple(extended.values()))
 
 
 def _check_file(file: Path) -> None:
@@ -224,10 +287,47 @@ def _column(file: Path, item: SqlStatement, values: dict[str, str]) -> ColumnCal
         column = int(number)
     else:
         raise _Damaged(file, item.line, "a call needs one of `attname` and `attnum`")
+    inherited = _inherited(file, item, values)
+    return ColumnCall(schema, table, column, inherited, _of(COLUMN, file, item, values), item.line)
+
+
+def _inherited(file: Path, item: SqlStatement, values: dict[str, str]) -> bool:
     inherited = _BOOLEANS.get(values.pop("inherited", "").lower())
     if inherited is None:
         raise _Damaged(file, item.line, "`inherited` is neither true nor false")
-    return ColumnCall(schema, table, column, inherited, _of(COLUMN, file, item, values), item.line)
+    return inherited
+
+
+def _extended(file: Path, item: SqlStatement, values: dict[str, str]) -> ExtendedCall:
+    names = _name(file, item, values)
+    own_names = _name(file, item, values, "statistics_schemaname", "statistics_name")
+    inherited = _inherited(file, item, values)
+    texts = _of(EXTENDED, file, item, values)
+
+    def read(name: str, reader: Callable[[str], tuple[_T, ...]]) -> tuple[_T, ...]:
+        try:
+            return reader(texts[name]) if name in texts else ()
+        except ValueError as error:
+            raise _Damaged(file, item.line, f"{name}: {error}") from error
+
+    rows = read("most_common_vals", read_rows)
+    frequencies, base = (
+        tuple(map(float, _cells(texts.get(name, "{}"))))
+        for name in ("most_common_freqs", "most_common_base_freqs")
+    )
+    if not len(rows) == len(frequencies) == len(base):
+        raise _Damaged(file, item.line, "most common values and their frequencies are not equally many")
+    common = CommonValues(rows, frequencies, base) if rows else None
+    return ExtendedCall(
+        *names,
+        *own_names,
+        inherited,
+        read("n_distinct", read_distinct),
+        read("dependencies", read_dependencies),
+        common,
+        read("exprs", lambda text: read_expressions(text, _OF_COLUMN)),
+        item.line,
+    )
 
 
 def _of(
@@ -269,13 +369,21 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "real": _is_real,
     "real[]": _is_list,
     "text": lambda text: text.startswith(("{", "[")) and text.endswith("}"),
+    "double precision[]": _is_list,
+    # The rest is checked by what reads it.
+    "text[]": lambda text: True,
+    "pg_ndistinct": lambda text: True,
+    "pg_dependencies": lambda text: True,
+    "jsonb": lambda text: True,
 }
+_OF_COLUMN: Mapping[str, Callable[[str], bool]] = {name: _CHECKS[type_] for name, type_ in COLUMN.items()}
 
 
 __all__ = [
     "COLUMN",
     "RELATION",
     "ColumnCall",
+    "ExtendedCall",
     "PlannerStatistics",
     "RelationCall",
     "read_statistics",
