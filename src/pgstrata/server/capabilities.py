@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.isolation import probe
+from pgstrata.sql_text import literal
 
 if TYPE_CHECKING:
     import psycopg
@@ -333,6 +334,11 @@ _ASKED: Mapping[tuple[Kind, int], str] = {
 }
 
 
+def query_of(question: Question) -> str:
+    """Returns the query that gives a row where a server has it, for a script that asks by itself."""
+    return _ASKED[question.kind, len(question.words)] % tuple(map(literal, question.words))
+
+
 class Catalog:
     """What a running server has in its catalogs. Made by `catalog_of`. Its questions raise psycopg.Error."""
 
@@ -404,6 +410,7 @@ __all__ = [
     "column",
     "function",
     "programs_of",
+    "query_of",
     "relation",
     "setting",
 ]

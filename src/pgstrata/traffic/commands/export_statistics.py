@@ -33,7 +33,7 @@ def export_statistics(
     """Export the planner statistics of a database, for `pgstrata upgrade --statistics-only`.
 
     Only catalogs are read, in a read-only session. The file is what `pg_dump --statistics-only` of
-    PostgreSQL 18 writes, from 9.2 on. It holds values of your columns, the most common ones and the bounds of
+    PostgreSQL 19 writes, from 9.2 on. It holds values of your columns, the most common ones and the bounds of
     histograms: keep it as you keep the data, or leave them out by --without-values.
 
     \b
