@@ -23,22 +23,13 @@ from pgstrata.traffic.upgrade.planned.calls import (
     RelationCall,
 )
 from pgstrata.traffic.upgrade.planned.catalogs import Catalogs, ColumnFacts
-from pgstrata.traffic.upgrade.planned.slots import MOST_SLOTS, Slot, slots_of
+from pgstrata.traffic.upgrade.planned.missing import Missing, NotRestored
+from pgstrata.traffic.upgrade.planned.slots import Slot, row_of, slots_of
 from pgstrata.traffic.upgrade.schema import DATABASE, Schema, find_names_anywhere, said_plainly
-
-MOST_LISTED = 200
-"""Of what is not restored: how many are kept with their reason."""
 
 STATEMENT_SECONDS = 30
 
 OLDEST: Question = column("pg_statistic", "stakind5")
-
-
-class NotRestored(msgspec.Struct, frozen=True):
-    """A statistic that a server does not have. what: the table or column, and which; why: the reason."""
-
-    what: str
-    why: str
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -52,22 +43,9 @@ class Restored(msgspec.Struct, frozen=True):
     bare: list[str]
 
 
-class _Missing:
-    """What is not restored, as it is met."""
-
-    def __init__(self) -> None:
-        self.listed: list[NotRestored] = []
-        self.count = 0
-
-    def add(self, what: str, why: str) -> None:
-        self.count += 1
-        if len(self.listed) < MOST_LISTED:
-            self.listed.append(NotRestored(what, why))
-
-
 def restore(schema: Schema, statistics: PlannerStatistics, check: Callable[[], None]) -> Restored:
     """Writes the statistics. Raises ServerError where the server can be given none."""
-    missing = _Missing()
+    missing = Missing()
     with schema.cluster.connect(DATABASE) as superuser:
         has = catalog_of(superuser).has
         use_catalogs_only(superuser)
@@ -101,14 +79,14 @@ ORDER BY 1, 2
 """
 
 
-def _extended(session: psycopg.Connection[Any], missing: _Missing, is_known: bool) -> None:
+def _extended(session: psycopg.Connection[Any], missing: Missing, is_known: bool) -> None:
     """Lists what CREATE STATISTICS has made: its values are in no file of this kind."""
     question = "SELECT stxnamespace::regnamespace::text || '.' || stxname FROM pg_statistic_ext ORDER BY 1"
     for (name,) in session.execute(question.encode()).fetchall() if is_known else ():
         missing.add(name, "extended statistics (CREATE STATISTICS): their values are not restored")
 
 
-def _ranges(session: psycopg.Connection[Any], statistics: PlannerStatistics, missing: _Missing) -> None:
+def _ranges(session: psycopg.Connection[Any], statistics: PlannerStatistics, missing: Missing) -> None:
     """Lists columns of ranges whose values are not in the file."""
     without = {
         (column.schema, column.table, column.column)
@@ -134,7 +112,7 @@ WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2, 3
 def _by_functions(
     owner: psycopg.Connection[Any],
     statistics: PlannerStatistics,
-    missing: _Missing,
+    missing: Missing,
     check: Callable[[], None],
 ) -> tuple[int, int]:
     """Returns how many relations and columns the functions took."""
@@ -190,7 +168,7 @@ def _called(owner: psycopg.Connection[Any], call: RelationCall | ColumnCall) -> 
 def _by_catalogs(
     session: psycopg.Connection[Any],
     statistics: PlannerStatistics,
-    missing: _Missing,
+    missing: Missing,
     check: Callable[[], None],
 ) -> tuple[int, int]:
     """Returns how many relations and columns were written."""
@@ -243,25 +221,8 @@ def _insert(
     *,
     collations: bool,
 ) -> None:
-    """Writes a row of pg_statistic. Slots that are not used hold zeros and nulls."""
-    row: dict[str, tuple[str, Sequence[object]]] = {
-        "starelid": ("%s::oid", (facts.relation,)),
-        "staattnum": ("%s::smallint", (facts.number,)),
-        "stainherit": ("%s", (call.inherited,)),
-        "stanullfrac": ("%s::real", (call.values.get("null_frac", "0"),)),
-        "stawidth": ("%s::integer", (call.values.get("avg_width", "0"),)),
-        "stadistinct": ("%s::real", (call.values.get("n_distinct", "0"),)),
-    }
-    unused = [Slot(0, 0, 0)] * (MOST_SLOTS - len(slots))
-    for number, slot in enumerate((*slots, *unused), 1):
-        row[f"stakind{number}"] = "%s::smallint", (slot.kind,)
-        row[f"staop{number}"] = "%s::oid", (slot.operator,)
-        if collations:
-            row[f"stacoll{number}"] = "%s::oid", (slot.collation,)
-        if slot.numbers is not None:
-            row[f"stanumbers{number}"] = "%s::real[]", (slot.numbers,)
-        if slot.values is not None:
-            row[f"stavalues{number}"] = "array_in(textout(%s::text), %s::oid, -1)", (slot.values, slot.type)
+    """Writes a row of pg_statistic."""
+    row = row_of(call, facts, slots, collations=collations)
     places = ", ".join(place for place, _ in row.values())
     session.execute(
         f"INSERT INTO pg_statistic ({', '.join(row)}) VALUES ({places})".encode(),
@@ -269,4 +230,4 @@ def _insert(
     )
 
 
-__all__ = ["NotRestored", "Restored", "restore"]
+__all__ = ["Restored", "restore"]

@@ -6,7 +6,7 @@ analyze.c, array_typanalyze.c, ts_typanalyze.c, rangetypes_typanalyze.c of the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgstrata.traffic.upgrade.planned.calls import ColumnCall
@@ -120,4 +120,30 @@ def _slots(
             yield Slot(RANGE_BOUNDS, 0, 0, None, values["range_bounds_histogram"], base_type)
 
 
-__all__ = ["MOST_SLOTS", "Slot", "Slots", "slots_of"]
+def row_of(
+    call: ColumnCall, facts: ColumnFacts, slots: Sequence[Slot], *, collations: bool
+) -> dict[str, tuple[str, Sequence[object]]]:
+    """Returns a row of pg_statistic: for each column that is not null its expression, with parameters. Slots
+    that are not used hold zeros. collations: the server keeps them, too."""
+    row: dict[str, tuple[str, Sequence[object]]] = {
+        "starelid": ("%s::oid", (facts.relation,)),
+        "staattnum": ("%s::smallint", (facts.number,)),
+        "stainherit": ("%s::boolean", (call.inherited,)),
+        "stanullfrac": ("%s::real", (call.values.get("null_frac", "0"),)),
+        "stawidth": ("%s::integer", (call.values.get("avg_width", "0"),)),
+        "stadistinct": ("%s::real", (call.values.get("n_distinct", "0"),)),
+    }
+    unused = [Slot(0, 0, 0)] * (MOST_SLOTS - len(slots))
+    for number, slot in enumerate((*slots, *unused), 1):
+        row[f"stakind{number}"] = "%s::smallint", (slot.kind,)
+        row[f"staop{number}"] = "%s::oid", (slot.operator,)
+        if collations:
+            row[f"stacoll{number}"] = "%s::oid", (slot.collation,)
+        if slot.numbers is not None:
+            row[f"stanumbers{number}"] = "%s::real[]", (slot.numbers,)
+        if slot.values is not None:
+            row[f"stavalues{number}"] = "array_in(textout(%s::text), %s::oid, -1)", (slot.values, slot.type)
+    return row
+
+
+__all__ = ["Slot", "Slots", "row_of", "slots_of"]
