@@ -158,6 +158,11 @@ def facts(planned: PlannedUpgrade) -> Iterator[Term]:
             f"Statistics on {server.label}",
             f"{numbers.counted(restored.relations, 'table or index', 'tables and indexes')}, "
             f"{numbers.counted(restored.columns, 'column')}"
+            + (
+                f", {numbers.counted(restored.extended, 'object')} of CREATE STATISTICS"
+                if restored.extended
+                else ""
+            )
             + (f"; {restored.count:,} not restored, listed below" if restored.count else ""),
         )
         if server.definitions_refused:

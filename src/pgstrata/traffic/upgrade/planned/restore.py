@@ -13,18 +13,22 @@ import msgspec
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
-from pgstrata.server.capabilities import Question, catalog_of, column, function, relation
+from pgstrata.server.capabilities import Question, catalog_of, column, function
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.traffic.upgrade.planned.calls import (
     COLUMN,
+    EXTENDED,
     RELATION,
     ColumnCall,
+    ExtendedCall,
     PlannerStatistics,
     RelationCall,
 )
 from pgstrata.traffic.upgrade.planned.catalogs import Catalogs, ColumnFacts
+from pgstrata.traffic.upgrade.planned.extended import write_extended
 from pgstrata.traffic.upgrade.planned.missing import Missing, NotRestored
 from pgstrata.traffic.upgrade.planned.slots import Slot, row_of, slots_of
+from pgstrata.traffic.upgrade.planned.targets import find_targets
 from pgstrata.traffic.upgrade.schema import DATABASE, Schema, find_names_anywhere, said_plainly
 
 STATEMENT_SECONDS = 30
@@ -33,11 +37,12 @@ OLDEST: Question = column("pg_statistic", "stakind5")
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a server has of the statistics. relations, columns: how many it took; missing: the first of
-    `count`; bare: tables of which the file says nothing."""
+    """What a server has of the statistics. relations, columns, extended: how many it took; missing: the first
+    of `count`; bare: tables of which the file says nothing."""
 
     relations: int
     columns: int
+    extended: int
     missing: list[NotRestored]
     count: int
     bare: list[str]
@@ -59,17 +64,24 @@ def restore(schema: Schema, statistics: PlannerStatistics, check: Callable[[], N
             f"SET statement_timeout = {1000 * STATEMENT_SECONDS}",
         ):
             superuser.execute(statement.encode())
+        targets = find_targets(superuser, statistics.extended, missing)
         if has(function("pg_restore_attribute_stats")):
             with schema.connect() as owner:
-                relations, columns = _by_functions(owner, statistics, missing, check)
+                relations, columns = _by_functions(
+                    owner, (*statistics.relations, *statistics.columns), missing, check
+                )
         else:
             relations, columns = _by_catalogs(superuser, statistics, missing, check)
+        if has(function("pg_restore_extended_stats")):
+            with schema.connect() as owner:
+                extended = sum(_by_functions(owner, [call for call, _ in targets], missing, check))
+        else:
+            extended = write_extended(schema, superuser, targets, missing, check)
         _ranges(superuser, statistics, missing)
-        _extended(superuser, missing, has(relation("pg_statistic_ext")))
         named = {(call.schema, call.name) for call in statistics.relations}
         tables = superuser.execute(_TABLES.encode()).fetchall()
         bare = [f"{schema_}.{name}" for schema_, name in tables if (schema_, name) not in named]
-    return Restored(relations, columns, missing.listed, missing.count, bare)
+    return Restored(relations, columns, extended, missing.listed, missing.count, bare)
 
 
 _TABLES = """
@@ -77,13 +89,6 @@ SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n
 WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 ORDER BY 1, 2
 """
-
-
-def _extended(session: psycopg.Connection[Any], missing: Missing, is_known: bool) -> None:
-    """Lists what CREATE STATISTICS has made: its values are in no file of this kind."""
-    question = "SELECT stxnamespace::regnamespace::text || '.' || stxname FROM pg_statistic_ext ORDER BY 1"
-    for (name,) in session.execute(question.encode()).fetchall() if is_known else ():
-        missing.add(name, "extended statistics (CREATE STATISTICS): their values are not restored")
 
 
 def _ranges(session: psycopg.Connection[Any], statistics: PlannerStatistics, missing: Missing) -> None:
@@ -109,23 +114,21 @@ WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2, 3
 # --- by functions -----------------------------------------------------------------------------
 
 
+Call = RelationCall | ColumnCall | ExtendedCall
+
+
 def _by_functions(
-    owner: psycopg.Connection[Any],
-    statistics: PlannerStatistics,
-    missing: Missing,
-    check: Callable[[], None],
+    owner: psycopg.Connection[Any], calls: Sequence[Call], missing: Missing, check: Callable[[], None]
 ) -> tuple[int, int]:
-    """Returns how many relations and columns the functions took."""
+    """Returns how many calls of relations and how many others the functions took."""
     notices: list[str] = []
     owner.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     find_names_anywhere(owner)  # constraints of domains may call functions
     owner.execute(f"SET statement_timeout = {1000 * STATEMENT_SECONDS}".encode())
     counts = [0, 0]
-    calls: tuple[RelationCall | ColumnCall, ...] = (*statistics.relations, *statistics.columns)
     for call in calls:
         check()
         notices.clear()
-        of_column = isinstance(call, ColumnCall)
         try:
             (done,) = _called(owner, call).fetchone() or (False,)
         except psycopg.Error as error:
@@ -133,33 +136,45 @@ def _by_functions(
                 raise
             missing.add(call.title, said_plainly(error))
             continue
-        counts[of_column] += bool(done) or not notices
+        counts[not isinstance(call, RelationCall)] += bool(done) or not notices
         for text in notices:
             missing.add(call.title, server_said(text))
     return counts[0], counts[1]
 
 
-def _called(owner: psycopg.Connection[Any], call: RelationCall | ColumnCall) -> psycopg.Cursor[Any]:
+def _called(owner: psycopg.Connection[Any], call: Call) -> psycopg.Cursor[Any]:
     """Calls the function with parameters: nothing of the file becomes a part of the statement."""
+    name, arguments = _arguments(call)
+    places = ", ".join(f"'{key}', %s::{type_}" for key, type_, _ in arguments)
+    values = [value if isinstance(value, list) else str(value) for _, _, value in arguments]
+    return owner.execute(f"SELECT pg_catalog.pg_restore_{name}_stats({places})".encode(), values)
+
+
+def _arguments(call: Call) -> tuple[str, list[tuple[str, str, object]]]:
+    """Returns the middle of the function's name, and names, types and values of its arguments."""
     if isinstance(call, RelationCall):
-        name, types = "relation", RELATION
-        first: list[tuple[str, str, object]] = [
+        return "relation", [
             ("schemaname", "text", call.schema),
             ("relname", "text", call.name),
+            *((key, RELATION[key], value) for key, value in call.values.items()),
         ]
-    else:
-        name, types = "attribute", COLUMN
+    table: list[tuple[str, str, object]] = [
+        ("schemaname", "text", call.schema),
+        ("relname", "text", call.table),
+    ]
+    inherited = ("inherited", "boolean", call.inherited)
+    if isinstance(call, ColumnCall):
         is_number = isinstance(call.column, int)
-        first = [
-            ("schemaname", "text", call.schema),
-            ("relname", "text", call.table),
-            ("attnum", "smallint", call.column) if is_number else ("attname", "text", call.column),
-            ("inherited", "boolean", call.inherited),
-        ]
-    arguments = [*first, *((key, types[key], value) for key, value in call.values.items())]
-    places = ", ".join(f"'{key}', %s::{type_}" for key, type_, _ in arguments)
-    values = [value if value is None else str(value) for _, _, value in arguments]
-    return owner.execute(f"SELECT pg_catalog.pg_restore_{name}_stats({places})".encode(), values)
+        key, type_ = ("attnum", "smallint") if is_number else ("attname", "text")
+        values = ((key, COLUMN[key], value) for key, value in call.values.items())
+        return "attribute", [*table, (key, type_, call.column), inherited, *values]
+    return "extended", [
+        *table,
+        ("statistics_schemaname", "text", call.statistics_schema),
+        ("statistics_name", "text", call.statistics),
+        inherited,
+        *((key, EXTENDED[key], value) for key, value in call.arguments.items()),
+    ]
 
 
 # --- by catalogs ------------------------------------------------------------------------------
