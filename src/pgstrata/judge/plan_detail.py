@@ -91,7 +91,7 @@ def detail(plan: Any) -> tuple[str, ...]:
     for compilation (JIT). Equal for two servers that execute the query in the same way.
 
     Left out are costs, row counts, filters and outputs. Conditions are written alike: their order, names made
-    unique, and values from other nodes do not count.
+    unique, values from other nodes, and parts that a column is not null do not count.
     """
     lines = ["  " * node.depth + _line(node.plan) for node in nodes_of(plan)]
     top = top_of(plan)
@@ -105,7 +105,10 @@ def detail(plan: Any) -> tuple[str, ...]:
 
 def _line(plan: Plan) -> str:
     parts = [title_of(plan)]
-    parts += [f"{key}: {_condition(str(plan[key]))}" for key in _CONDITIONS if plan.get(key)]
+    conditions = {key: _condition(str(plan[key])) for key in _CONDITIONS if plan.get(key)}
+    if "Index Cond" in conditions:
+        conditions["Index Cond"] = _without_not_null(conditions["Index Cond"])
+    parts += [f"{key}: {condition}" for key, condition in conditions.items() if condition]
     for key in _KEYS:
         if value := plan.get(key):
             items = value if isinstance(value, list) else [value]
@@ -117,9 +120,22 @@ def _line(plan: Plan) -> str:
 
 def _condition(text: str) -> str:
     text = _alike(text)
-    if text.startswith("((") and text.endswith("))"):
-        return f"(({') AND ('.join(sorted(_AND.split(text[2:-2])))}))"
-    return text
+    return f"(({') AND ('.join(sorted(parts))}))" if (parts := _parts(text)) else text
+
+
+def _parts(text: str) -> list[str]:
+    """Returns what stands between the ANDs of a condition, without its parentheses; empty if it has none."""
+    return _AND.split(text[2:-2]) if text.startswith("((") and text.endswith("))") else []
+
+
+def _without_not_null(text: str) -> str:
+    """Returns the condition of an index without its parts that a column is not null: from 17 on planners
+    leave them off columns that cannot be, and an index always has them else."""
+    parts = _parts(text) or [text[1:-1]]
+    left = [part for part in parts if not part.endswith(" IS NOT NULL")]
+    if len(left) == len(parts):
+        return text
+    return f"(({') AND ('.join(left)}))" if len(left) > 1 else "".join(f"({part})" for part in left)
 
 
 def _alike(text: str) -> str:
