@@ -33,7 +33,13 @@ CREATE INDEX events_clicks ON app.events (at) WHERE kind = 'click';
 CREATE TABLE parts (id int, day date, v int) PARTITION BY RANGE (day);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2024-01-01') TO ('2024-07-01');
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM ('2024-07-01') TO ('2025-01-01');
-CREATE MATERIALIZED VIEW app.cities AS SELECT city, count(*) FROM app.events GROUP BY city
+CREATE MATERIALIZED VIEW app.cities AS SELECT city, count(*) FROM app.events GROUP BY city;
+CREATE TABLE app.facts (gone int, model text, maker varchar(20), mood app.mood, is_new boolean,
+    size numeric(6, 1));
+ALTER TABLE app.facts DROP COLUMN gone;
+CREATE STATISTICS app.facts_makers (ndistinct, dependencies) ON model, maker FROM app.facts;
+CREATE STATISTICS app.facts_kinds (mcv) ON mood, is_new, size FROM app.facts;
+CREATE STATISTICS parts_days (ndistinct) ON day, v FROM parts
 """
 ROWS = r"""
 INSERT INTO app.events (kind, city, zip, mood, tags, doc, span, amount, at, flag)
@@ -43,10 +49,27 @@ SELECT CASE WHEN g % 100 < 90 THEN 'view' WHEN g % 100 < 99 THEN 'click' ELSE E'
     g * 1.1, '2024-01-01 00:00+00'::timestamptz + g * interval '1 min', nullif(g % 3, 2) = 1
 FROM generate_series(1, 30000) g;
 INSERT INTO parts SELECT g, '2024-01-01'::date + g % 366, g % 10 FROM generate_series(1, 30000) g;
+INSERT INTO app.facts
+SELECT 'model' || (g % 200), 'maker' || (g % 20), (ARRAY['sad', 'ok', 'happy']::app.mood[])[1 + g % 3],
+    g % 3 = 0, nullif((g % 3) * 1.5, 3) FROM generate_series(1, 6000) g;
 REFRESH MATERIALIZED VIEW app.cities;
 VACUUM ANALYZE
 """
+CORRELATED = (
+    "SELECT * FROM app.facts WHERE model = 'model7' AND maker = 'maker7'",
+    "SELECT model, maker, count(*) FROM app.facts GROUP BY model, maker",
+    "SELECT * FROM app.facts WHERE mood = 'ok' AND NOT is_new AND size = 1.5",
+    "SELECT * FROM app.facts WHERE mood = 'happy' AND size IS NULL",
+    "SELECT day, v, count(*) FROM parts GROUP BY day, v",
+)
+"""Queries whose rows only CREATE STATISTICS tells."""
+
+OF_NOT_NULL = "SELECT max(id) FROM app.events"
+"""Up to 16 the index has a condition that the column is not null, which it never is."""
+
 QUERIES = (
+    *CORRELATED,
+    OF_NOT_NULL,
     "SELECT * FROM app.events WHERE kind = 'view'",
     "SELECT * FROM app.events WHERE kind = 'click'",
     r"""SELECT * FROM app.events WHERE kind = E'it''s \\ "x"'""",

@@ -29,3 +29,10 @@ def original17(pg17: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def pg18() -> Server:
     """The first with functions that restore statistics."""
     return acquire("pg:18")
+
+
+@pytest.fixture(scope="session")
+@needs("server")
+def pg10() -> Server:
+    """The first with CREATE STATISTICS."""
+    return acquire("pg:10")

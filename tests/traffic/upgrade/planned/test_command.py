@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.traffic.captured import PREPARED, SIMPLE, Header, Statement, Writer
-from support.planner import CHANGED, FAILS, NOT_FROM_15_ON, UTILITY, Original
+from support.planner import CHANGED, FAILS, NOT_FROM_15_ON, OF_NOT_NULL, UTILITY, Original
 from support.program import Program, environment, living_in
 
 
@@ -36,6 +36,7 @@ def test_plans_of_a_log(original13: Original, pgstrata: Program, place: Path) ->
     planted = changed[words(CHANGED)]
     assert any("Run Condition" in theirs for _, theirs in planted["differences"])
     assert planted["base_cost"] > 0 and planted["cost"] > 0 and 0 < planted["share"] < 1
+    assert words(OF_NOT_NULL) in {words(statement["statement"]) for statement in new["same"]}
     shares = [statement["share"] for statement in new["changed"]]
     assert shares == sorted(shares, reverse=True)
     whys = {words(statement["statement"]): statement["why"] for statement in new["not_planned"]}
@@ -63,6 +64,7 @@ def test_plans_of_counted_statements(original13: Original, pgstrata: Program) ->
         assert f"\n{version}: Cannot tell: " in done.stdout
     assert "another plan" in done.stdout and "Run Condition" in done.stdout
     assert "not restored on 17: app.events.span: a range" in done.stdout
+    assert done.stdout.count("3 objects of CREATE STATISTICS") == 3
     assert NOT_FROM_15_ON not in done.stdout
 
 
