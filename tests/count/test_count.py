@@ -133,7 +133,11 @@ def test_a_loop_where_statistics_are_reported_is_more_and_is_named(
     assert 3900 < verdict["other"] - verdict["base"] < 7200
     shares = verdict["left_out"]
     assert shares["base"] < 0.02 and shares["other"] < 0.02
-    assert "pgstat_report_stat" in pgstrata("count", "mine.toml", *QUICK_COUNT).stdout
+    again = pgstrata("count", "mine.toml", *QUICK_COUNT).stdout
+    assert "pgstat_report_stat" in again
+    assert "by source file: src/backend/utils/activity/pgstat.c +" in again
+    page = PageReader(place / "results/mine.report/index.html")
+    assert "src/backend/utils/activity/pgstat.c" in page.all_text
 
 
 @needs_valgrind

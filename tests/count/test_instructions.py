@@ -11,9 +11,9 @@ import pytest
 
 from pgstrata.count.measure.callgrind import CallGraph, mean, own_processes, read_part
 from pgstrata.count.measure.count import _length
-from pgstrata.count.measure.left_out import timed
+from pgstrata.count.measure.left_out import timed, untimed
 from pgstrata.count.measure.marks import Length, NotCountedError, apart, counted
-from pgstrata.count.measure.rows import cycles, function_rows, start_row, symbols_of
+from pgstrata.count.measure.rows import cycles, file_rows, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import CountedPhase, plan_steps, settings_for
 from pgstrata.driver.message import document
 from pgstrata.driver.spec import LockstepSpec
@@ -102,6 +102,65 @@ def test_a_part_is_read_with_functions_libraries_and_calls(tmp_path: Path) -> No
     assert graph.arcs[(server, "exec_simple_query"), (libc, "memcpy")].calls == 2
     assert graph.inclusive()[server, "exec_simple_query"] == 1160
     assert graph.count("D1mr") == 5
+
+
+WITH_FILES = """events: Ir
+ob=(1) /srv/bin/postgres
+fl=(1) /build/postgresql-17.11/src/backend/tcop/postgres.c
+fn=(1) exec_simple_query
+0 60
+fi=(2) /build/postgresql-17.11/src/include/utils/palloc.h
+0 30
+fe=(1)
+0 10
+cfi=(3) /build/postgresql-17.11/src/backend/executor/execMain.c
+cfn=(2) ExecutorRun
+calls=1 0
+0 200
+cob=(2) /lib/libc.so.6
+cfi=(4) ???
+cfn=(3) memcpy
+calls=1 0
+0 50
+fl=(3)
+fn=(2)
+0 200
+fl=(5) /home/me/extension/fast.c
+fn=(4) fast
+0 7
+fl=(6) ./contrib/pg_trgm/trgm_op.c
+fn=(5) similarity
+0 3
+ob=(2)
+fl=(4)
+fn=(3)
+0 50
+totals: 360
+"""
+
+
+def test_instructions_are_known_by_source_file_and_inlined_code_by_its_own(tmp_path: Path) -> None:
+    counted = part(tmp_path / "part", WITH_FILES)
+    rows = {row["file"] or row["object"]: row["instructions"] for row in file_rows("query", [counted] * 2)}
+    assert rows == {
+        "src/backend/executor/execMain.c": 200,
+        "src/backend/tcop/postgres.c": 70,
+        "/lib/libc.so.6": 50,
+        "src/include/utils/palloc.h": 30,
+        "fast.c": 7,
+        "contrib/pg_trgm/trgm_op.c": 3,
+    }
+    assert file_rows("query", [part(tmp_path / "other")]) == []  # without debug information
+
+
+def test_files_make_up_what_is_judged(tmp_path: Path) -> None:
+    text = PART.replace("fl=(1) ???", "fl=(1) src/backend/tcop/postgres.c")
+    counted = part(tmp_path / "part", text)
+    judged = sum(untimed(counted).values())
+    assert judged < counted.instructions  # a report of statistics is left out
+    assert sum(row["instructions"] for row in file_rows("query", [counted])) == pytest.approx(judged)
+    operation = counted.without(part(tmp_path / "mark", text)).per(3)
+    assert operation.sources == {}
 
 
 def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:

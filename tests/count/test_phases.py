@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.count.functions import Cost
-from pgstrata.count.phases import ENTRIES, REST, by_part, part_changes
+from pgstrata.count.phases import ENTRIES, REST, by_part, file_changes, part_changes
 
 QUERY = Cost(
     {
@@ -70,3 +70,13 @@ def test_parts_make_up_the_whole_whatever_calls_whatever(cost: Cost) -> None:
 def test_no_function_enters_two_parts() -> None:
     functions = [function for names in ENTRIES.values() for function in names]
     assert len(set(functions)) == len(functions)
+
+
+def test_files_are_named_by_the_size_of_their_change_and_need_both_sides() -> None:
+    base = Cost({"planner": 100.0}, files={"plan.c": 60.0, "sort.h": 40.0})
+    other = Cost({"planner": 110.0}, files={"plan.c": 62.0, "sort.h": 40.0, "new.c": 8.0})
+    changes = file_changes(base, other)
+    assert [(c.part, round(c.share, 6)) for c in changes] == [
+        ("new.c", 0.08), ("plan.c", 0.02), ("sort.h", 0.0),
+    ]  # fmt: skip
+    assert file_changes(base, QUERY) == file_changes(QUERY, other) == []

@@ -164,7 +164,8 @@ def clone_run(
     assert isinstance(source, Run)
     run = Results(root).begin(key)
     histograms = source.histograms
-    aside = {"histograms", "instructions", "functions", "calls"}  # made of others, or of runs that counted
+    # Made of others, or of runs that counted.
+    aside = {"histograms", "instructions", "functions", "files", "calls"}
     tables = {name: source.table(name) for name in TABLES if name not in aside}
     for step in source.steps:
         rows: dict[str, Any] = {

@@ -51,10 +51,12 @@ Arcs = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Cost:
-    """Instructions per operation of a side. of: by function, in itself; callers: who called it."""
+    """Instructions per operation of a side. of: by function, in itself; callers: who called it; files: by
+    source file, where these are known."""
 
     of: Mapping[str, float]
     callers: Arcs = field(default_factory=dict)
+    files: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def line_of(path: str, function: str) -> str:
     return _COPY.sub("", function)
 
 
-def costs_by_step(functions: Rows, calls: Rows) -> dict[tuple[str, str], Cost]:
+def costs_by_step(functions: Rows, calls: Rows, files: Rows | None = None) -> dict[tuple[str, str], Cost]:
     """Returns the cost of each step and role of a run, from its tables of these names."""
     of: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     callers: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(dict)
@@ -125,10 +127,15 @@ def costs_by_step(functions: Rows, calls: Rows) -> dict[tuple[str, str], Cost]:
         if caller != callee:
             spent = callers[step, role].setdefault(callee, {})
             spent[caller] = spent.get(caller, 0.0) + instructions
-    return {key: Cost(of[key], callers[key]) for key in list(of)}
+    by_file: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for step, role, path, file, instructions in _columns(files, _FILES) if files is not None else ():
+        costs, name = by_file[step, role], file or line_of(path, "???")
+        costs[name] = costs.get(name, 0.0) + instructions
+    return {key: Cost(of[key], callers[key], by_file[key]) for key in list(of)}
 
 
 _OF = ("step", "role", "object", "function", "instructions")
+_FILES = ("step", "role", "object", "file", "instructions")
 _CALLS = ("step", "role", "caller_object", "caller", "callee_object", "callee", "instructions")
 
 
@@ -244,7 +251,9 @@ def cost_of(run: Run, step: str, role: str) -> Cost:
 def _of_run(folder: Path, run_id: str) -> dict[tuple[str, str], Cost]:
     """Returns all that was counted in a run, kept for its other steps: reading takes a tenth of a second."""
     run = read_run(folder)
-    return costs_by_step(run.table("functions"), run.table("calls")) if isinstance(run, Run) else {}
+    if not isinstance(run, Run):
+        return {}
+    return costs_by_step(run.table("functions"), run.table("calls"), run.table("files"))
 
 
 def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:

@@ -1,4 +1,5 @@
-"""In which part of the server the instructions of an operation are: parsing, planning, execution, an index.
+"""In which part of the server the instructions of an operation are: parsing, planning, execution, an index;
+and in which source file.
 
 A function belongs to the part whose entry it is, another one to the parts that called it, in proportion to
 what their calls cost. So the parts of a step make up all of it.
@@ -6,7 +7,7 @@ what their calls cost. So the parts of a step make up all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pgstrata.count.functions import Cost
@@ -60,7 +61,8 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True)
 class PartChange:
-    """Instructions per operation in a part of the server, before and after. share: of the base's, more."""
+    """Instructions per operation in a part of the server or a source file, before and after. share: of the
+    base's, more."""
 
     part: str
     before: float
@@ -98,12 +100,30 @@ def by_part(side: Cost) -> dict[str, float]:
 def part_changes(base: Cost, other: Cost) -> list[PartChange]:
     """Returns all parts, in the order in which a statement meets them; together they are the difference."""
     before, after = by_part(base), by_part(other)
-    whole = sum(base.of.values()) or 1.0
+    return _changes((*ENTRIES, REST), before, after)
+
+
+def file_changes(base: Cost, other: Cost) -> list[PartChange]:
+    """Returns all source files, the largest change first; together they are the difference. None where the
+    files of a side are not known.
+
+    Inlined code counts for the file that it stands in. What moved to another file is a change of both.
+    """
+    if not base.files or not other.files:
+        return []
+    changes = _changes(list({**base.files, **other.files}), base.files, other.files)
+    return sorted(changes, key=lambda change: (-abs(change.share), change.part))
+
+
+def _changes(
+    parts: Iterable[str], before: Mapping[str, float], after: Mapping[str, float]
+) -> list[PartChange]:
+    whole = sum(before.values()) or 1.0
     return [
         PartChange(part, old, new, (new - old) / whole)
-        for part in (*ENTRIES, REST)
+        for part in parts
         if (old := before.get(part, 0.0)) + (new := after.get(part, 0.0)) > 0
     ]
 
 
-__all__ = ["ENTRIES", "REST", "PartChange", "by_part", "part_changes"]
+__all__ = ["ENTRIES", "REST", "PartChange", "by_part", "file_changes", "part_changes"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.count.functions import FunctionChange, costs_of, function_changes, sentence
-from pgstrata.count.phases import PartChange, part_changes
+from pgstrata.count.phases import PartChange, file_changes, part_changes
 from pgstrata.count.results import counts_of
 from pgstrata.count.verdicts import CountVerdict
 from pgstrata.judge.marks import Mark
@@ -44,7 +44,7 @@ LEAST_REACH = 0.01
 """To either side of 1 on its axis, which is otherwise as long as its bars: counts tell small differences."""
 
 FUNCTIONS = 12
-"""Functions listed of each step that differs."""
+"""Functions, and source files, listed of each step that differs."""
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
@@ -356,6 +356,7 @@ def difference_tables(base: Side, other: Side, verdict: CountVerdict) -> list[Ta
         return []
     return [
         _part_table(verdict, other.name, base.name, part_changes(*costs)),
+        *_file_tables(verdict, other.name, base.name, file_changes(*costs)),
         _function_table(verdict, other.name, base.name, changes),
     ]
 
@@ -375,6 +376,30 @@ def _part_table(verdict: CountVerdict, variant: str, base: str, changes: Sequenc
         "proportion to what those calls cost. All parts together make the step.",
         keys=_keys(verdict, variant),
     )
+
+
+def _file_tables(
+    verdict: CountVerdict, variant: str, base: str, changes: Sequence[PartChange]
+) -> list[Table]:
+    """Returns the table of the source files behind a verdict; none where these are not known."""
+    if not changes:
+        return []
+    rest = sum(change.after - change.before for change in changes[FUNCTIONS:])
+    return [
+        Table(
+            name="instructions-by-file",
+            title=f"{variant} against {base}: by source file",
+            columns=[Column("file", "Source file", align="left"), *_COLUMNS],
+            rows=[
+                Row([words(change.part), *_cells(change.before, change.after, change.share)], variant=variant)
+                for change in changes[:FUNCTIONS]
+            ],
+            how="Inlined code counts for the file that it stands in; what moves between files changes both. "
+            "All together make the difference of the step: "
+            f"{rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others.",
+            keys=_keys(verdict, variant),
+        )
+    ]
 
 
 def _cells(before: float, after: float, share: float) -> list[Cell]:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from pgstrata import numbers
 from pgstrata.count.doubts import spread, spread_note
 from pgstrata.count.functions import costs_of, function_changes, line_of, sentence
-from pgstrata.count.phases import part_changes
+from pgstrata.count.phases import PartChange, file_changes, part_changes
 from pgstrata.count.verdicts import CountComparison, CountVerdict
 from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
 from pgstrata.stats.verdict import is_bounded
@@ -21,7 +21,8 @@ COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "o
 FUNCTIONS = 5
 """Functions named below a step whose instructions differ."""
 PARTS, LEAST_SHARE = 4, 0.0005
-"""Parts of the server named there, and the share of the base's instructions from which one is."""
+"""Parts of the server, and source files, named there, and the share of the base's instructions from which one
+is."""
 
 
 def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Side]]:
@@ -141,9 +142,7 @@ def _functions(base: Side, other: Side, verdict: CountVerdict) -> list[str]:
         return []
     lines = [f"{verdict.name}: {sentence(verdict, changes)}"]
     parts = sorted(part_changes(*costs), key=lambda change: -abs(change.share))
-    large = [f"{part.part} {part.share:+.2%}" for part in parts[:PARTS] if abs(part.share) >= LEAST_SHARE]
-    if large:
-        lines.append(f"  by part of the server: {', '.join(large)}")
+    lines += _parts("part of the server", parts) + _parts("source file", file_changes(*costs))
     for change in changes[:FUNCTIONS]:
         lines.append(
             f"  {change.difference:+12,.0f}  {change.share:+7.2%}  {change.title}"
@@ -153,6 +152,11 @@ def _functions(base: Side, other: Side, verdict: CountVerdict) -> list[str]:
     if changes[FUNCTIONS:]:
         lines.append(f"  {rest:+12,.0f}  in {len(changes) - FUNCTIONS} others")
     return lines
+
+
+def _parts(of: str, changes: Sequence[PartChange]) -> list[str]:
+    large = [f"{part.part} {part.share:+.2%}" for part in changes[:PARTS] if abs(part.share) >= LEAST_SHARE]
+    return [f"  by {of}: {', '.join(large)}"] if large else []
 
 
 def _callers(base: Side, other: Side, verdict: CountVerdict, function: str) -> list[str]:

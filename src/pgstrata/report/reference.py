@@ -300,6 +300,8 @@ VIEWS = {
     "`timed_instructions` are left out of the verdict",
     "functions": "instructions per operation in each function alone and with what it called "
     "(`inclusive`), means over starts; `object` is the binary or library",
+    "files": "instructions per operation by source file, means over starts; `file` is null where the binary "
+    "has no debug information, and no rows are there where all is without",
     "calls": "who called whom how often per operation, and the instructions of that, callees included",
 }
 

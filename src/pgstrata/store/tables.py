@@ -56,6 +56,9 @@ TABLES: dict[str, dict[str, str]] = {
         "run_id:text variant:text step:text role:text object:text function:text instructions:float "
         "inclusive:float calls:float"
     ),
+    "files": _columns(
+        "run_id:text variant:text step:text role:text object:text file:text instructions:float"
+    ),
     "calls": _columns(
         "run_id:text variant:text step:text role:text caller_object:text caller:text callee_object:text "
         "callee:text calls:float instructions:float"
@@ -80,7 +83,9 @@ _CONFORM: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
 }
 
-OPTIONAL = frozenset({"queries", "lag", "lateness", "statements", "instructions", "functions", "calls"})
+OPTIONAL = frozenset(
+    {"queries", "lag", "lateness", "statements", "instructions", "functions", "files", "calls"}
+)
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
 

@@ -10,7 +10,9 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from pgstrata.errors import ServerError
 from pgstrata.files.disk import read_regular
@@ -18,6 +20,8 @@ from pgstrata.files.user_files import shown
 
 _NAMED = re.compile(r"\((\d+)\)(?: (.*))?")
 _RECURSION = re.compile(r"'\d+$")
+
+_IN_TREE = re.compile(r"(?:^|/)((?:src/(?:backend|include|common|port|timezone|interfaces|pl)|contrib)/.+)")
 
 _MOST_DIGITS = 20
 
@@ -59,6 +63,8 @@ class CallGraph:
     """The total of each event."""
     exclusive: dict[Key, float] = field(default_factory=dict)
     """Instructions in each function itself."""
+    sources: dict[tuple[Key, str], float] = field(default_factory=dict)
+    """Those of them whose source file is known, by it: that of the function, or of one inlined into it."""
     arcs: dict[tuple[Key, Key], Arc] = field(default_factory=dict)
     """All calls, by caller and callee."""
     asking: Asking | None = None
@@ -75,9 +81,6 @@ class CallGraph:
 
     def without(self, other: CallGraph) -> CallGraph:
         """Returns the graph minus the counts of `other`."""
-        exclusive = dict(self.exclusive)
-        for key, value in other.exclusive.items():
-            exclusive[key] = exclusive.get(key, 0.0) - value
         arcs = {pair: Arc(arc.calls, arc.instructions) for pair, arc in self.arcs.items()}
         for pair, arc in other.arcs.items():
             left = arcs.setdefault(pair, Arc())
@@ -86,7 +89,8 @@ class CallGraph:
         return CallGraph(
             self.events,
             [a - b for a, b in zip(self.totals, other.totals, strict=True)],
-            {key: value for key, value in exclusive.items() if value},
+            _less(self.exclusive, other.exclusive),
+            _less(self.sources, other.sources),
             {pair: arc for pair, arc in arcs.items() if arc.calls or arc.instructions},
             self.asking,
             self.operations,
@@ -98,6 +102,7 @@ class CallGraph:
             self.events,
             [total / operations for total in self.totals],
             {key: value / operations for key, value in self.exclusive.items()},
+            {key: value / operations for key, value in self.sources.items()},
             {
                 pair: Arc(arc.calls / operations, arc.instructions / operations)
                 for pair, arc in self.arcs.items()
@@ -130,6 +135,15 @@ class CallGraph:
         return sums
 
 
+K = TypeVar("K")
+
+
+def _less(counts: Mapping[K, float], other: Mapping[K, float]) -> dict[K, float]:
+    """Returns the counts minus those of `other`; what is nothing then is left out."""
+    keys = {*counts, *other}
+    return {key: left for key in keys if (left := counts.get(key, 0.0) - other.get(key, 0.0))}
+
+
 def mean(graphs: Iterable[CallGraph]) -> CallGraph:
     """Returns the mean of the counts of several starts."""
     all_ = list(graphs)
@@ -140,6 +154,8 @@ def mean(graphs: Iterable[CallGraph]) -> CallGraph:
     for graph in all_:
         for key, value in graph.exclusive.items():
             total.exclusive[key] = total.exclusive.get(key, 0.0) + value / n
+        for source, value in graph.sources.items():
+            total.sources[source] = total.sources.get(source, 0.0) + value / n
         for pair, arc in graph.arcs.items():
             sum_ = total.arcs.setdefault(pair, Arc())
             sum_.calls += arc.calls / n
@@ -188,13 +204,14 @@ def read_part(path: Path) -> CallGraph:
 def _parse(lines: Iterable[str]) -> CallGraph | None:
     """Returns None where the end is missing. Raises ValueError and IndexError for what is no such file."""
     graph = CallGraph()
-    objects, functions = _Names(), _Names()
-    here = called_in = ""
+    objects, functions, files = _Names(), _Names(), _Names()
+    here = called_in = source = ""
     function = callee = ""
     calls = 0.0
     inclusive = whole = False
     for line in map(str.rstrip, lines):
-        if len(graph.exclusive) + len(graph.arcs) + len(objects) + len(functions) > MOST_ENTRIES:
+        named = len(objects) + len(functions) + len(files)
+        if len(graph.exclusive) + len(graph.arcs) + len(graph.sources) + named > MOST_ENTRIES:
             raise ValueError(f"it names more than {MOST_ENTRIES:,} functions and calls")
         first = line[:1]
         if first.isdigit() or first in "+-*":
@@ -207,6 +224,8 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
             elif numbers:
                 key = (here, function)
                 graph.exclusive[key] = graph.exclusive.get(key, 0.0) + _count(numbers[0])
+                if source:
+                    graph.sources[key, source] = graph.sources.get((key, source), 0.0) + _count(numbers[0])
                 for place, number in enumerate(numbers):
                     graph.totals[place] += _count(number)
             continue
@@ -224,6 +243,10 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
         match name:
             case "ob":
                 here = objects.read(value)
+            case "fl" | "fi" | "fe":
+                source = _source(files.read(value))
+            case "cfi" | "cfl":
+                files.read(value)  # which may be what names the file
             case "fn":
                 function = _RECURSION.sub("", functions.read(value))
             case "cob":
@@ -233,6 +256,15 @@ def _parse(lines: Iterable[str]) -> CallGraph | None:
             case "calls":
                 calls, inclusive = _count(value.split()[0]), True
     return graph if whole else None
+
+
+@lru_cache(maxsize=10_000)
+def _source(path: str) -> str:
+    """Returns a source file as people know it, from the top of its tree: builds of two trees have the same
+    files. Nothing where it is not known."""
+    if match := _IN_TREE.search(path):
+        return match[1]
+    return "" if path == "???" else path.rpartition("/")[2]
 
 
 def _count(text: str) -> float:

@@ -29,7 +29,7 @@ from pgstrata.count.measure.callgrind import CallGraph, mean
 from pgstrata.count.measure.choose import find_engine
 from pgstrata.count.measure.engine import Engine
 from pgstrata.count.measure.marks import Length
-from pgstrata.count.measure.rows import call_rows, function_rows, start_row, symbols_of
+from pgstrata.count.measure.rows import call_rows, file_rows, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import (
     CountedPhase,
     CountPlan,
@@ -492,6 +492,7 @@ class _Count:
             builder.rows("instructions", name, rows)
             if self._with_functions:
                 builder.rows("functions", name, function_rows(role, graphs))
+                builder.rows("files", name, file_rows(role, graphs))
                 builder.rows("calls", name, call_rows(role, mean(graphs)))
             roles[role] = CountedRole(
                 operations=length.counted,

@@ -73,6 +73,29 @@ def function_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
     ]
 
 
+def file_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
+    """Returns the rows of table `files`, means over the starts of a step: judged instructions per operation
+    by source file, those without one by their binary or library. None where no file is known."""
+    if not any(graph.sources for graph in graphs):
+        return []
+    files: dict[tuple[str, str], float] = {}
+    for graph in graphs:
+        judged = untimed(graph)
+        shares = {key: judged[key] / cost for key, cost in graph.exclusive.items() if cost}
+        rest = dict(judged)
+        for ((path, function), source), cost in graph.sources.items():
+            part = cost * shares.get((path, function), 0.0)
+            rest[path, function] = rest.get((path, function), 0.0) - part
+            files[path, source] = files.get((path, source), 0.0) + part / len(graphs)
+        for (path, _), cost in rest.items():
+            files[path, ""] = files.get((path, ""), 0.0) + cost / len(graphs)
+    return [
+        {"role": role, "object": path, "file": source or None, "instructions": instructions}
+        for (path, source), instructions in sorted(files.items(), key=lambda item: -item[1])
+        if instructions >= LEAST
+    ]
+
+
 def call_rows(role: str, graph: CallGraph) -> list[Row]:
     """Returns the rows of table `calls`: who called whom how often per operation, and how many instructions
     that took."""
