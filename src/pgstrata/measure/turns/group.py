@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,8 @@ ROUNDS_BY_THE_CLOCK = 5
 putting the snapshot back and starting the server."""
 
 
+_dice = random.SystemRandom()
+
 START_APART_SECONDS = 0.01
 """Between the starts of two servers that come up together: enough for one to be first."""
 
@@ -43,6 +46,8 @@ class Group:
         """Response times that have verdicts of their own."""
         self.is_alike = laid_out_alike(self.variants)
         """Whether the memory of all servers lies at the same places."""
+        self._before = 2 * _dice.randrange(len(runs))
+        """Pairs of the order that are left out at its begin."""
         self._deadline = math.inf
         """Of the present step, by the clock."""
 
@@ -70,9 +75,19 @@ class Group:
         for participant in self.here:
             self.attempt(participant, work)
 
+    def each_in_drawn_order(self, work: Callable[[Participant], object]) -> None:
+        """Does the same in an order that is drawn.
+
+        Who reads the data first gets other memory for it, which lasts as long as its server does: half a
+        percent, which must not always be the base's (benchmarks/results/queries.md).
+        """
+        for participant in _dice.sample(self.here, len(self.here)):
+            self.attempt(participant, work)
+
     def order(self, pair: int) -> list[Participant]:
-        """Returns the participants in their order in a pair or round, from 1."""
-        return [self.here[place] for place in order_of_pair(pair, len(self.here))]
+        """Returns the participants in their order in a pair or round, from 1; which of them begins the first
+        one is drawn."""
+        return [self.here[place] for place in order_of_pair(pair + self._before, len(self.here))]
 
     def draw_layout(self) -> None:
         """Draws where the memory of servers that start from now on will lie: of the same programs, alike.

@@ -180,7 +180,7 @@ def _grown(group: Group, step: Step, budget: float | None, *, anew: bool) -> flo
         # Waits for a CPU beside other programs make few transactions long: they are not what takes the time.
         times.append(max(max(role.latency.p75, role.latency.mean) for role in roles))
 
-    group.each(try_alone)
+    group.each_in_drawn_order(try_alone)
     statement = max(times, default=0.0)
     if budget is not None and statement > budget:
         least = math.ceil(LEAST_BLOCKS * sum(times))
