@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
+from pgstrata.driver.spec import SqlSpec
 from pgstrata.measure.turns.queries import START_PAIRS, Query, order_after_start, queries_of
 from pgstrata.page.queries import read
 from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
+from pgstrata.workload.core.language import Script, Sql
+from pgstrata.workload.core.queries import planned_first, query_step
 from support.interleaved import by_variant
 from support.interrupts import load
 from support.program import Program
@@ -98,6 +101,32 @@ def test_a_pass_tells_how_long_queries_take_and_which_cannot_be_executed() -> No
     assert (gone.end, gone.reason, gone.seconds) == ("rejected", "no such thing", None)
     assert by_name["gone"].turns["b"].end == ""
     assert by_name["cut"].turns["b"].end == "limited"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_planned"),
+    [
+        ("SELECT 1", True),
+        ("-- the first\n/* and\nonly */ (with x AS (SELECT 1) TABLE x)", True),
+        ("selected", False),
+        ("UPDATE t SET a = 1", False),
+        ("CALL p()", False),
+        ("SELECT 1; SELECT 2", False),
+        ("", False),
+    ],
+)
+def test_a_query_is_planned_before_it_counts_and_nothing_else_is(text: str, is_planned: bool) -> None:
+    query = Sql.verbatim(text, name="q", record=True, on_error="record")
+    single = query_step("queries", [[query]], 2.0, group="queries", measured=True).single
+    assert single is not None
+    planned = planned_first(single.step("q", 3))
+    assert (planned is not None) == is_planned
+    if planned is not None:
+        (script,) = planned.roles[0].scripts
+        assert isinstance(script, Script)
+        specs = [spec for op in script.ops if isinstance(op, Sql) and isinstance(spec := op.op(), SqlSpec)]
+        assert [spec.sql for spec in specs] == [[f"EXPLAIN {text}"], *[[text]] * 3]
+        assert all(spec.record for spec in specs)
 
 
 def test_each_query_ends_in_a_word(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:

@@ -34,14 +34,19 @@ from pgstrata.store.record import ExecutionCpu, QueryPairs, QueryTurns
 from pgstrata.turns.model import order_of_pair
 from pgstrata.turns.windows import START_AGAIN_SECONDS
 from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.queries import planned_first
 from pgstrata.workload.core.recorded import CANCELLED
 
 MOST_EXECUTIONS = 50
 """Of one query in a turn: a short one is repeated for about `QUERY_SECONDS`."""
 
-WARM_SECONDS = 1.0
+WARM_SECONDS = 0.25
 """A query that takes less is executed once in each turn before it counts: its connection is new, and reads
 its catalogs again."""
+
+PLANNED_SECONDS = 1.0
+"""One that takes less than this, and more than the above, is planned before it counts (EXPLAIN): that reads
+catalogs, too, and what else its first execution takes, 5 to 18 ms, is little of it then."""
 
 MOST_PAIRS = 1000
 """Of one query."""
@@ -286,6 +291,8 @@ class QueryExecution:
         # What a server that has just started reads again counts for nobody.
         warm = int(query.is_warmed or (self._start > 1 and query.pairs_of_start[self._start] == 1))
         step = self._single.step(query.name, query.executions + warm)
+        if not warm and query.seconds < PLANNED_SECONDS and (planned := planned_first(step)) is not None:
+            step, warm = planned, 1
         try:
             executed = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
@@ -388,7 +395,7 @@ def measure(group: Group, schedule: Schedule) -> None:
     watched = group.settings.until == "verdict"
     anew = begins_anew(group.settings, group.workload, group.variants, READ_AGAIN_BYTES)
     with ExitStack() as rows:
-        group.each(partial(Participant.measure_once, rows=rows))
+        group.each_in_drawn_order(partial(Participant.measure_once, rows=rows))
         if len(group.here) > 1:
             execution = QueryExecution(
                 group.base,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,10 +91,35 @@ def query_step(
 def _mode_of(query: Sql) -> Mode:
     """Returns the protocol in which a query is executed alone: the extended one, in which the answer to Bind
     tells planning from execution, unless its text may hold several statements."""
+    return "simple" if any(";" in piece for piece in _pieces(query) if isinstance(piece, str)) else "extended"
+
+
+def _pieces(query: Sql) -> Sequence[object]:
+    """Returns what its text is made of: strings, and what is made anew for each execution."""
     op = query.op()
-    pieces = op.sql if isinstance(op, SqlSpec) else ()
+    return op.sql if isinstance(op, SqlSpec) else ()
+
+
+_READING = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|values|table)\b", re.IGNORECASE | re.DOTALL
+)
+
+
+def planned_first(step: Step) -> Step | None:
+    """Returns a step of executions of one query with EXPLAIN of it before them, recorded as they are: then a
+    new connection has read the catalogs that the query needs. None where it is no query, or is more than
+    one."""
+    (role,) = step.roles
+    (script,) = role.scripts
+    query = script.ops[0] if isinstance(script, Script) else None
+    if not isinstance(script, Script) or not isinstance(query, Sql):
+        return None
+    pieces = _pieces(query)
     text = "".join(piece for piece in pieces if isinstance(piece, str))
-    return "simple" if ";" in text else "extended"
+    if ";" in text or not _READING.match(text) or not all(isinstance(piece, str) for piece in pieces):
+        return None
+    planned = Script(query.with_text(f"EXPLAIN {text}"), *script.ops, before=script.before, name=script.name)
+    return replace(step, roles=[replace(role, scripts=[planned])])
 
 
-__all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "query_step"]
+__all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "planned_first", "query_step"]
