@@ -51,14 +51,14 @@ def pairs(kind: str, times_faster: float, rng: np.random.Generator) -> tuple[Arr
     return np.exp(-logs[:, 0]), np.exp(math.log(times_faster) - logs[:, 1])
 
 
-def watched(base: Array, other: Array, queries: int = 1) -> tuple[Word, int, bool]:
+def watched(base: Array, other: Array, queries: int = 1, *, apart: bool = False) -> tuple[Word, int, bool]:
     """Returns the word at which measuring stops, after how many pairs, and whether an interval before that
-    left out equality. queries: by how many the p-value is adjusted."""
+    left out equality. queries: by how many the p-value is adjusted; apart: each pair is a block."""
     left_out = False
     for count in range(FIRST, MOST + 1):
         if count > ENOUGH and count % 2:
             continue
-        verdict = look(base[:count], other[:count])
+        verdict = look(base[:count], other[:count], blocks=[1] * count if apart else ())
         left_out = left_out or verdict.low > 1 or verdict.high < 1
         if verdict.word == "same" or (verdict.decided and verdict.p_value * queries <= 0.05):
             return verdict.word, count, left_out
@@ -83,6 +83,38 @@ def test_equal_servers_are_not_called_different(kind: str) -> None:
     ends = [watched(*pairs(kind, 1.0, rng)) for _ in range(200)]
     assert sum(left_out for _, _, left_out in ends) <= 10
     assert sum(word in ("slower", "faster") for word, _, _ in ends) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["normal", "heavy tails", "stalls", "two states", "autocorrelated 0.3"])
+def test_pairs_that_lie_apart_are_not_called_different(kind: str) -> None:
+    rng = np.random.default_rng(11)
+    # They do where many queries take turns.
+    ends = [watched(*pairs(kind, 1.0, rng), queries=20, apart=True) for _ in range(200)]
+    assert sum(left_out for _, _, left_out in ends) <= 10
+    assert sum(word in ("slower", "faster") for word, _, _ in ends) <= 1
+
+
+def test_blocks_know_what_their_pairs_share() -> None:
+    """Pairs of one block share a state; as if each were by itself they would be proof of a difference."""
+    rng = np.random.default_rng(12)
+    blocks, each = 20, 10
+    wrong = {True: 0, False: 0}
+    for _ in range(60):
+        logs = rng.normal(0, 0.03, blocks).repeat(each) + rng.normal(0, 0.005, blocks * each)
+        for known in wrong:
+            counts = [each] * blocks if known else [1] * (blocks * each)
+            verdict = look(np.ones(len(logs)), np.exp(logs), blocks=counts)
+            wrong[known] += verdict.low > 1 or verdict.high < 1
+    assert wrong[True] <= 3 and wrong[False] > 10, wrong
+
+
+def test_fewer_blocks_than_enough_change_nothing() -> None:
+    base, other = pairs("normal", 1.1, np.random.default_rng(13))
+    blocks = [4] * (ENOUGH - 1)
+    assert look(base, other, blocks=blocks) == look(base, other)
+    with pytest.raises(ValueError, match="batches of 16 pairs"):
+        look(base, other, blocks=[1] * ENOUGH)
 
 
 @pytest.mark.parametrize("kind", ["normal", "stalls"])

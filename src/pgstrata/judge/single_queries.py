@@ -93,7 +93,9 @@ def judge_query(
     """
     turns = [_turns(*both) for both in parts]
     pairs = together([pairs_of(*both) for both in turns])
-    verdict = executions.look(pairs.base, pairs.other, criterion=criterion, starts=_starts(parts))
+    verdict = executions.look(
+        pairs.base, pairs.other, criterion=criterion, starts=_starts(parts), blocks=pairs.blocks
+    )
     ended = next((both for both in parts if any(side.turns.end for side in both)), None)
     if ended is not None:
         return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
@@ -207,7 +209,10 @@ def _judged(
 
 
 def _turns(base: QuerySide, other: QuerySide) -> tuple[AloneTurns, AloneTurns]:
-    return AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit)
+    ours, theirs = (
+        AloneTurns(side.turns.slices, side.load_limit, blocks=side.turns.blocks) for side in (base, other)
+    )
+    return ours, theirs
 
 
 def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) -> Phases | None:

@@ -113,6 +113,7 @@ def estimate(
     by_totals: bool = False,
     starts: int = 0,
     *,
+    batches: Sequence[int] = (),
     many: float = MANY,
     disagree: float = DISAGREE,
 ) -> Estimate:
@@ -149,6 +150,9 @@ def estimate(
     what the order does cancels in the mean, and is no noise, so each order has its own level and K − 2
     degrees of freedom are left. Fewer than 8 blocks of slices are `too_few`.
 
+    batches: so many pairs each were taken together, and those of two batches apart: they are the only batches
+    then. Not with blocks.
+
     starts: of servers that lived through many pairs each; what they are by chance becomes `start_error`. 0
     where servers started so often that the pairs tell.
 
@@ -160,11 +164,14 @@ def estimate(
         raise ValueError(f"pairs need two sides of equal length, not {len(b)} and {len(o)}")
     if blocks and sum(blocks) != len(b):
         raise ValueError(f"blocks of {sum(blocks)} pairs, and {len(b)} pairs")
+    if batches and (blocks or by_totals or sum(batches) != len(b)):
+        raise ValueError(f"batches of {sum(batches)} pairs, and {len(b)} pairs")
     some = (b > 0) | (o > 0)
+    together = np.repeat(np.arange(len(batches)), batches)[some] if batches else None
     number = (
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
-    of_pairs = _of_pairs(b[some], o[some], number, len(blocks), by_totals, many, disagree)
+    of_pairs = _of_pairs(b[some], o[some], number, len(blocks), by_totals, many, disagree, together)
     return replace(of_pairs, start_error=START_ERROR / math.sqrt(starts)) if starts else of_pairs
 
 
@@ -176,14 +183,15 @@ def _of_pairs(
     by_totals: bool,
     many: float,
     disagree: float,
+    together: NDArray[np.intp] | None,
 ) -> Estimate:
     """Returns the estimate of the pairs by the method that suits them. number: of the block of each pair;
-    blocks: how many blocks there are."""
+    blocks: how many blocks there are; together: as of `_from_batches`."""
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
         return _of_rounds(_of_same_work(b, o, number), number)
     if blocks:
         return _of_blocks(b, o, number, blocks, disagree)
-    return _from_batches(_or_totals(_estimate(b, o, many), b, o, disagree))
+    return _from_batches(_or_totals(_estimate(b, o, many), b, o, disagree), together=together)
 
 
 def mean_of(logs: Array) -> Estimate:
@@ -290,15 +298,20 @@ def _of_values(values: Array, orders: int = 1) -> Estimate:
     return _from_batches(_finish(mean, values - mean, "mean", 0), orders)
 
 
-def _from_batches(values: _WithInfluence, orders: int = 1) -> Estimate:
+def _from_batches(
+    values: _WithInfluence, orders: int = 1, together: NDArray[np.intp] | None = None
+) -> Estimate:
     """Returns the estimate with the largest error of batches of one, two, four … neighbours, as long as there
-    are 8 batches."""
+    are 8 batches. together: the number of the batch of each pair, where that is known."""
     e, n = values.estimate, len(values.influence)
     if not math.isfinite(e.standard_error):
         return e
     chosen = e
-    for length in _lengths(n):
-        groups = np.array_split(values.influence, n // length)
+    if together is None:
+        ways = [(np.array_split(values.influence, n // length), length) for length in _lengths(n)]
+    else:
+        ways = [(_by_block(values.influence, together), 1)]
+    for groups, length in ways:
         levels = orders if length == 1 else 1
         variance = _variance(groups, n, levels)
         if length == 1 or variance > chosen.standard_error**2:

@@ -9,7 +9,8 @@ probability 1 − confidence at most.
 The t test assumes independent, normal pairs. Heavy tails make it conservative (Benjamini 1983). Pairs that
 share a state of the machine do not: three pairs of one state agree better than three pairs of several, and so
 few do not show it. So before `ENOUGH` pairs the interval is wider by `GUARD` to each side, and from there on
-the error is that of batches of pairs (`stats.estimate`).
+the error is that of batches of pairs (`stats.estimate`). Where many queries take turns, the pairs of one lie
+seconds apart: then it is that of blocks of pairs that were taken together, however few each has.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ ALLOWANCE = 5.0
 states of the machine, of which a few dozen pairs show little. Simulation (tests/stats/test_executions.py)
 shows that it is enough."""
 
+ALLOWANCE_APART = 2.0
+"""The same from `ENOUGH` blocks on, which were taken many seconds apart: what they still share is less."""
+
 _FURTHEST = 1e9
 """Standard errors beyond which no bound is looked for."""
 
@@ -55,30 +59,34 @@ def look(
     *,
     criterion: Criterion = USUAL,
     starts: int = 0,
+    blocks: Sequence[int] = (),
 ) -> Verdict:
     """Returns the verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
     base and other: executions for each second of all pairs since the beginning, in their order; starts: as
-    of `estimate`. May be called after every pair, any number of times. Raises ValueError as `estimate` does.
+    of `estimate`; blocks: so many pairs each were taken within some seconds, others later. May be called
+    after every pair, any number of times. Raises ValueError as `estimate` does.
     """
-    e, guard = _estimate(base, other, starts)
+    apart = blocks if len(blocks) >= ENOUGH else ()
+    allowance = ALLOWANCE_APART if apart else ALLOWANCE
+    e, guard = _estimate(base, other, starts, apart)
     if e.n < FIRST:
         verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {FIRST} pairs")
     half = math.inf
     if math.isfinite(e.standard_error):
-        half = _errors(e, criterion.confidence) * e.standard_error + guard
+        half = _errors(e, criterion.confidence, allowance) * e.standard_error + guard
     beyond = max(0.0, abs(e.log) - guard)
     # What a start is by chance is drawn once, however often one looks.
-    p = min(1.0, ALLOWANCE * math.exp(-_log_evidence(replace(e, standard_error=e.error), beyond)))
+    p = min(1.0, allowance * math.exp(-_log_evidence(replace(e, standard_error=e.error), beyond)))
     return judge(e, widened(e, half, criterion.confidence), p, criterion)
 
 
 def _estimate(
-    base: Sequence[float] | Array, other: Sequence[float] | Array, starts: int
+    base: Sequence[float] | Array, other: Sequence[float] | Array, starts: int, batches: Sequence[int]
 ) -> tuple[Estimate, float]:
     """Returns the estimate, and by how much its interval is wider than its error says."""
-    e = estimate(base, other, starts=starts)
+    e = estimate(base, other, starts=starts, batches=batches)
     if e.n < FIRST or e.n >= ENOUGH:
         return e, 0.0
     # The mean, in which outliers count in full.
@@ -94,21 +102,21 @@ def _log_evidence(e: Estimate, distance: float) -> float:
     return float(np.logaddexp.reduce(logs)) - math.log(len(SPREADS))
 
 
-def _errors(e: Estimate, confidence: float) -> float:
+def _errors(e: Estimate, confidence: float, allowance: float) -> float:
     """Returns how many standard errors the interval reaches to each side; infinite where no distance, however
     large, would be evidence enough."""
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return math.inf
     if e.standard_error == 0:
         return 0.0
-    return _errors_of(e.freedom, e.worth, confidence)
+    return _errors_of(e.freedom, e.worth, confidence, allowance)
 
 
 @lru_cache(maxsize=4096)
-def _errors_of(freedom: float, worth: float, confidence: float) -> float:
+def _errors_of(freedom: float, worth: float, confidence: float, allowance: float) -> float:
     """Returns the same for every estimate of this freedom and worth, whatever its error."""
     e = Estimate(0.0, 1.0, freedom, ENOUGH, "mean", worth=worth)
-    needed = -math.log((1.0 - confidence) / ALLOWANCE)
+    needed = -math.log((1.0 - confidence) / allowance)
     if _log_evidence(e, _FURTHEST) < needed:
         return math.inf
     low, high = 0.0, math.log(_FURTHEST)

@@ -366,6 +366,8 @@ class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turns of this variant; `rate` is executions for each second that they took."""
     starts: Ordinal | None = None
     """How many starts of the server they are from; None where that was not counted."""
+    blocks: tuple[Ordinal, ...] = ()
+    """The last pair of each block of some seconds; none where that was not recorded."""
     planning: tuple[NotNegative | None, ...] = ()
     """Seconds of an execution until the server had parsed, planned and bound it, of each turn; None where
     that is not known of all its executions."""

@@ -103,6 +103,26 @@ def test_a_pass_tells_how_long_queries_take_and_which_cannot_be_executed() -> No
     assert by_name["cut"].turns["b"].end == "limited"
 
 
+def test_queries_get_equal_parts_of_the_time_and_the_shortest_begin() -> None:
+    queries = queries_of({label: [done("short", 0.01), done("long", 0.5)] for label in ("a", "b")})
+    now = 0.0
+    for _ in range(200):
+        query = min(queries, key=lambda waiting: waiting.due)
+        query.begin_pair(1, now)
+        query.pair_seconds += (took := 0.25 if query.name == "short" else 1.5)
+        now += took
+    short, long = queries
+    assert short.name == "short" and short.pairs > 5 * long.pairs > 0
+    assert abs(short.pair_seconds - long.pair_seconds) <= 1.5
+
+
+def test_pairs_that_begin_within_seconds_are_one_block() -> None:
+    query = Query("q")
+    for moment in (0.0, 4.0, 9.9, 10.0, 35.0, 36.0, 46.0):
+        query.begin_pair(1, moment)
+    assert query.blocks == [3, 4, 6, 7]
+
+
 @pytest.mark.parametrize(
     ("text", "is_planned"),
     [

@@ -1,8 +1,8 @@
 """The queries of a step, each executed alone in pairs: A B, B A, A B, … until it is known.
 
-All clusters are up, and one query is executed at a time on the whole machine. Those that take the least time
-come first; every query gets an equal part of what is left of the time for all of them, and those that are not
-known by then get what others have left.
+All clusters are up, and one query is executed at a time on the whole machine. The next pair is that of the
+query that will have used the least time with it: all queries that are not known get equal parts of the time,
+those that take the least begin, and pairs of one query lie apart, so that they share no state of the machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 
 from msgspec import structs
 
@@ -51,6 +52,12 @@ catalogs, too, and what else its first execution takes, 5 to 18 ms, is little of
 MOST_PAIRS = 1000
 """Of one query."""
 
+BLOCK_SECONDS = 10.0
+"""Pairs of one query that begin within this time are one block, and may share a state of the machine."""
+
+LINE_SECONDS = 30.0
+"""Between two lines of how many queries are known."""
+
 START_PAIRS = (8, 128)
 """Of one query before servers start anew, where they do, at least and at most: fewer hardly tell what a start
 is by chance, and after more a few more starts cost nothing."""
@@ -74,6 +81,12 @@ class Query:
     is_known: bool = False
     pair_seconds: float = 0.0
     """Of all pairs so far, by the clock."""
+    scatter: float = 0.0
+    """Standard deviation of the log ratio of a pair, of the variant where it is largest."""
+    blocks: list[int] = field(default_factory=list)
+    """The last pair of each block."""
+    block_begun: float = -math.inf
+    """When the last block began, by the monotonic clock."""
 
     @property
     def pairs(self) -> int:
@@ -95,6 +108,21 @@ class Query:
     def executions(self) -> int:
         """Of one turn, those that count."""
         return max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(self.seconds, 1e-6))))
+
+    @property
+    def due(self) -> float:
+        """Seconds that will have been spent on it after another pair."""
+        once = len(self.turns) * self.seconds * (self.executions + self.is_warmed)
+        return self.pair_seconds + (self.pair_seconds / self.pairs if self.pairs else once)
+
+    def begin_pair(self, start: int, now: float) -> None:
+        """Counts a pair. start: the number of the servers' start; now: by the monotonic clock."""
+        self.pairs_of_start[start] += 1
+        if now - self.block_begun >= BLOCK_SECONDS:
+            self.block_begun = now
+            self.blocks.append(self.pairs)
+        else:
+            self.blocks[-1] = self.pairs
 
     @property
     def is_warmed(self) -> bool:
@@ -206,14 +234,17 @@ class QueryExecution:
         count = numbers.counted(len(self._queries), "query", "queries")
         self._base.run.progress.say(f"  {count} one at a time in turn, {', '.join(limits)}")
         deadline = math.inf if self._seconds is None else begun + self._seconds
-        for _ in range(MOST_PAIRS):
-            waiting = [query for query in self._queries if self._goes_on(query)]
-            if not waiting or time.monotonic() >= deadline:
+        last_line = begun
+        while waiting := [query for query in self._queries if self._goes_on(query)]:
+            now = time.monotonic()
+            if now >= deadline:
                 break
-            for number, query in enumerate(waiting):
-                if (now := time.monotonic()) >= deadline:
-                    break
-                self._execute(query, now + (deadline - now) / (len(waiting) - number))
+            if self._pairs is None and now - last_line >= LINE_SECONDS:
+                last_line = now
+                known, left = sum(query.is_known for query in self._queries), numbers.clock(deadline - now)
+                self._base.run.progress.say(f"  {known} of {count} known, at most {left} left")
+            self._begin_anew(waiting)
+            self._execute(min(waiting, key=lambda query: query.due))
         seconds = time.monotonic() - begun
         self._keep(seconds)
         if self._pairs is None:
@@ -238,52 +269,46 @@ class QueryExecution:
         ]
         return sides if sides and sides[0] is self._base else []
 
-    def _execute(self, query: Query, deadline: float) -> None:
-        """Executes pairs of a single query, until it is known or its time is over; one pair at least."""
-        while self._goes_on(query):
-            self._begin_anew(query)
-            sides = self._sides(query)
-            if len(sides) < 2:
-                break
-            query.pairs_of_start[self._start] += 1
-            begun = time.monotonic()
-            for place in order_after_start(self._start, query.pairs_of_start[self._start], len(sides)):
-                self._base.run.interrupts.check()
-                self._turn(sides[place], query)
-            query.pair_seconds += time.monotonic() - begun
-            # After an odd pair one variant has come first once more than the other, which few pairs forgive.
-            looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
-            if looks and self._pairs is None:
-                query.is_known = self._known(query)
-            if time.monotonic() >= deadline:
-                break
+    def _execute(self, query: Query) -> None:
+        """Executes a pair of a query, and looks whether it is known."""
+        sides = self._sides(query)
+        if len(sides) < 2:
+            return
+        begun = time.monotonic()
+        query.begin_pair(self._start, begun)
+        for place in order_after_start(self._start, query.pairs_of_start[self._start], len(sides)):
+            self._base.run.interrupts.check()
+            self._turn(sides[place], query)
+        query.pair_seconds += time.monotonic() - begun
+        query.scatter = max(
+            (scatter_of_pairs(self._side(self._base, query), self._side(side, query)) for side in sides[1:]),
+            default=0.0,
+        )
+        # After an odd pair one variant has come first once more than the other, which few pairs forgive.
+        looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
+        if looks and self._pairs is None:
+            query.is_known = self._known(query)
 
-    def _begin_anew(self, query: Query) -> None:
-        """Starts servers anew where another start tells more of a query than another pair."""
-        pairs = query.pairs_of_start[self._start]
+    def _begin_anew(self, waiting: Sequence[Query]) -> None:
+        """Starts servers anew where another start tells more of the queries than another pair of each."""
+        pairs = sum(query.pairs_of_start[self._start] for query in waiting) / len(waiting)
         if self._start_anew is None or pairs < START_PAIRS[0]:
             return
-        if pairs < min(START_PAIRS[1], self._pairs_of_a_start(query)):
+        if pairs < min(START_PAIRS[1], self._pairs_of_a_start(waiting)):
             return
         self._start += 1
         begun = time.monotonic()
         self._start_anew(self._start)
         self._start_seconds = time.monotonic() - begun
 
-    def _pairs_of_a_start(self, query: Query) -> float:
-        """Returns how many pairs of a query after each start make the error least for the time they take.
+    def _pairs_of_a_start(self, waiting: Sequence[Query]) -> float:
+        """Returns how many pairs of each query after each start make the error least for the time they take.
 
         It is a sample of two stages, of which the first is what a start is by chance (Cochran 1977, 10.6).
         """
-        pair_seconds = query.pair_seconds / query.pairs
-        scatter = max(
-            (
-                scatter_of_pairs(self._side(self._base, query), self._side(side, query))
-                for side in self._sides(query)[1:]
-            ),
-            default=0.0,
-        )
-        return scatter / START_ERROR * math.sqrt(self._start_seconds / pair_seconds)
+        pair_seconds = sum(query.pair_seconds for query in waiting) / sum(query.pairs for query in waiting)
+        scatter = median(query.scatter for query in waiting)
+        return scatter / START_ERROR * math.sqrt(self._start_seconds / len(waiting) / pair_seconds)
 
     def _turn(self, side: Participant, query: Query) -> None:
         if side.error is not None or side.measurement is None:
@@ -314,6 +339,7 @@ class QueryExecution:
             planning=(*turns.planning, _planning(counted)),
             cpu=(*turns.cpu, _cpu(counted)),
             starts=query.starts,
+            blocks=tuple(query.blocks),
         )
 
     def _known(self, query: Query) -> bool:
@@ -375,7 +401,11 @@ class QueryExecution:
     def _keep(self, seconds: float) -> None:
         for query in self._queries:
             if self._pairs is None and not query.is_known and len(self._sides(query)) > 1:
-                reason = f"its time was over after {numbers.counted(query.pairs, 'pair')}"
+                reason = (
+                    f"its time was over after {numbers.counted(query.pairs, 'pair')}"
+                    if query.pairs
+                    else f"a pair would take {numbers.duration(query.due)}, and the time was for shorter ones"
+                )
                 for label, turns in query.turns.items():
                     if not turns.end:
                         query.turns[label] = _replaced(turns, reason=reason)
