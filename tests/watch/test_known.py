@@ -62,6 +62,20 @@ def test_what_moved_elsewhere_leaves_an_alarm_that_is_narrowed(tmp_path: Path) -
     assert placed == [(stops[n - 1].id, stops[n].id, [first]) for n in (12, 22)]
 
 
+def test_an_alarm_that_a_single_value_has_raised_is_taken_back(tmp_path: Path) -> None:
+    known = read_known(make_watch(tmp_path, SUBJECTS, {12: -0.05, 13: 0.05, 22: -0.03}))
+    stops, (first, _) = known.line.stops, known.series
+    moved = {first: Moved(-0.05, 0.001)}
+    single = Alarm(stops[4].id, stops[8].id, first, dict(moved), "")
+    searched = Alarm(stops[5].id, stops[6].id, first, dict(moved), "", answer="not known yet")
+    elsewhere = Alarm("a" * 40, "b" * 40, first, dict(moved), "")
+    known.alarms.alarms += [single, searched, elsewhere]
+    raise_new_alarms(known)
+    assert single not in known.alarms.alarms
+    assert searched in known.alarms.alarms and elsewhere in known.alarms.alarms
+    assert stops[22].id in [alarm.bad for alarm in known.alarms.alarms]
+
+
 def test_a_commit_takes_no_longer_than_its_parts(tmp_path: Path) -> None:
     known = read_known(make_watch(tmp_path, SUBJECTS[:3], {}))
     assert "60.0 s and 90.0 s of CPU in the median; without its build, 60.0 s of CPU." in costs(known)

@@ -200,15 +200,19 @@ def raise_new_alarms(known: Known) -> None:
 
 def _narrow_alarms(known: Known, changes: Sequence[tuple[str, Change]]) -> None:
     """Places alarms whose search has not begun where their leading series moved; what moved with it while
-    its place was not known may have moved elsewhere."""
+    its place was not known may have moved elsewhere. Takes back those whose series has not moved after all: a
+    value that its neighbours do not share had raised them."""
     stops, places = known.line.stops, known.line.places
+    kept: list[Alarm] = []
     for alarm in known.alarms.alarms:
-        if alarm.state != "open" or alarm.answer:
-            continue
-        of_leading = (c for name, c in changes if name == alarm.leading and is_about(alarm, c, places))
-        if change := next(of_leading, None):
+        if alarm.state == "open" and not alarm.answer and {alarm.good, alarm.bad} <= places.keys():
+            of_leading = (c for name, c in changes if name == alarm.leading and is_about(alarm, c, places))
+            if (change := next(of_leading, None)) is None:
+                continue
             alarm.good, alarm.bad = stops[change.before].id, stops[change.after].id
             alarm.moved = {alarm.leading: Moved(change.log_ratio, change.error)}
+        kept.append(alarm)
+    known.alarms.alarms = kept
 
 
 # --- builds -----------------------------------------------------------------------------------
