@@ -30,6 +30,15 @@ ROOT = Path(__file__).parents[1]
 STAMPED = ("pyproject.toml", "Cargo.toml", "Cargo.lock", "src/pgstrata/__init__.py")
 
 
+def test_the_repository_holds_text_and_bundles_of_results_alone() -> None:
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no checkout")
+    paths = [ROOT / os.fsdecode(path) for path in listed.stdout.split(b"\0") if path]
+    binary = [path for path in paths if path.is_file() and b"\0" in path.read_bytes()[:8000]]
+    assert [path for path in binary if path.suffix != ".pgstrata"] == []
+
+
 @given(st.tuples(*[st.integers(0, 999)] * 3), st.integers(1, 9999))
 def test_the_version_is_that_of_the_tag(numbers: tuple[int, int, int], commits: int) -> None:
     tag = "v" + ".".join(map(str, numbers))
