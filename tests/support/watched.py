@@ -119,7 +119,7 @@ def raise_alarm(file: Path, position: int, log_ratio: float, answer: str = "It i
         [stops[position].id],
         stops[position].subject,
         answer,
-        "2026-01-02T00:00:00+00:00",
+        ended="2026-01-02T00:00:00+00:00",
     )
     before = History(known.watch.folder).alarms()
     History(known.watch.folder).save_alarms(Alarms(VERSION, stops[-1].id, [*before.alarms, alarm]))

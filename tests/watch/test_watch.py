@@ -122,6 +122,8 @@ def test_a_slow_commit_is_dated_and_acknowledged_and_nothing_is_measured_twice(
     mail = (place / alarm["page"]).with_name("mail.txt").read_text()
     assert mail.startswith("Subject: pgbench select-only-prepared-c1: ") and "more instructions" in mail
     assert "pgstrata bisect" in mail
+    assert [why[:13] for why in alarm["why"]] == ["by function: "]
+    assert f"B{alarm['why'][0][1:]}." in mail
     assert not list((place / "watch/watch/runs").glob("*")), "runs of commits go"
 
     (place / "watch.toml").write_text(

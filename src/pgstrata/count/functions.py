@@ -267,13 +267,17 @@ def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:
     along, against = causes(sign, changes)
     if not along:
         return text
+    return f"{text}{': ' if against else ', of them '}{named_causes(along, against)}"
+
+
+def named_causes(along: Sequence[FunctionChange], against: Sequence[FunctionChange]) -> str:
+    """Returns the changes to name in words, `2.2 % in ExecInitExpr`, with signs where some go against the
+    difference; nothing without any."""
     if not against:
-        parts = [f"{_percent(abs(c.share))} in {c.title}" for c in along]
-        return f"{text}, of them {' and '.join(parts)}"
-    parts = [
+        return " and ".join(f"{_percent(abs(c.share))} in {c.title}" for c in along)
+    return ", ".join(
         f"{'+' if c.share > 0 else '−'}{_percent(abs(c.share))} in {c.title}" for c in (*along, *against)
-    ]
-    return f"{text}: {', '.join(parts)}"
+    )
 
 
 def causes(
@@ -308,5 +312,6 @@ __all__ = [
     "costs_of",
     "function_changes",
     "line_of",
+    "named_causes",
     "sentence",
 ]

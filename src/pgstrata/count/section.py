@@ -46,6 +46,9 @@ LEAST_REACH = 0.01
 FUNCTIONS = 12
 """Functions, and source files, listed of each step that differs."""
 
+LEAST_SHARE = 0.0005
+"""Of the base's instructions, from which a change of a part has a colour: starts differ by less."""
+
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
 
@@ -406,9 +409,13 @@ def _cells(before: float, after: float, share: float) -> list[Cell]:
     return [
         Cell(round(before, 1), numbers.count(before)),
         Cell(round(after, 1), numbers.count(after)),
-        Cell(round(after - before, 1), f"{after - before:+,.0f}", "bad" if after > before else "good"),
+        Cell(round(after - before, 1), f"{after - before:+,.0f}", _mark(share)),
         Cell(round(share, 6), f"{share * 100:+.2f}"),
     ]
+
+
+def _mark(share: float) -> Mark:
+    return "" if abs(share) < LEAST_SHARE else "bad" if share > 0 else "good"
 
 
 def _keys(verdict: CountVerdict, variant: str) -> tuple[tuple[str, str], ...]:

@@ -95,6 +95,8 @@ class Alarm(msgspec.Struct, forbid_unknown_fields=True):
     commits: list[str] = []
     subject: str = ""
     answer: str = ""
+    why: list[str] = []
+    """What accounts for it, a sentence each: functions, plans that changed."""
     ended: str = ""
     """When its search ended, as `at`: when it was raised (ISO 8601)."""
 

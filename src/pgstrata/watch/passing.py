@@ -11,6 +11,7 @@ from pgstrata.errors import ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.numbers import counted
+from pgstrata.search.bisect.accounted import accounted_for
 from pgstrata.search.bisect.hunt import SearchResult, SearchSettings, hunt
 from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.page import write_search
@@ -175,6 +176,7 @@ def _note_result(alarm: Alarm, search_result: SearchResult) -> None:
         alarm.state = "found"
         alarm.commits = [stop.id for stop in stops[group.first : group.last + 1]]
         alarm.subject = stops[group.last].subject
+        alarm.why = accounted_for(search_result, group)
         # one fact, one number: that of the search, which has measured it against the commit before
         alarm.ended = utc_now()
         if outcome := group.against_parent or conclusion.effect:

@@ -25,6 +25,7 @@ class AlarmRecord(TypedDict):
     commits: list[str]
     subject: str
     answer: str
+    why: list[str]
     note: str | None
     series: dict[str, SpanRecord]
 
@@ -107,7 +108,7 @@ def lines(known: Known) -> list[str]:
             printed.append(
                 f"  not down to one commit yet: {alarm.answer or 'the search goes on with the next pass'}"
             )
-        printed += [f"  {text}" for text in others(known, alarm)]
+        printed += [f"  {text}" for text in (*alarm.why, *others(known, alarm))]
         printed.append(f"  {known.watch.folder / 'alarms' / alarm.name / 'index.html'}")
     printed.append(summary(known))
     printed += [text] if (text := costs(known)) else []
@@ -160,6 +161,7 @@ def mail(known: Known, alarm: Alarm) -> str:
         f"Commit {place[:10]}, {alarm.subject!r}:" if alarm.subject else f"Commit {place[:10]}:",
         "",
         alarm.answer,
+        *(f"{reason[:1].upper()}{reason[1:]}." for reason in alarm.why),
         "",
         f"    {title(known, alarm)}",
         *(f"    {line}" for line in others(known, alarm)),
@@ -227,6 +229,7 @@ def alarm_record(known: Known, alarm: Alarm) -> AlarmRecord:
         "commits": alarm.commits,
         "subject": alarm.subject,
         "answer": alarm.answer,
+        "why": alarm.why,
         "note": known.note_of(alarm) or None,
         "series": {
             name: span(Outcome(moved.log_ratio, moved.error), known.series[name].by)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pgstrata.count.section import difference_tables
-from pgstrata.count.text import sides_of
-from pgstrata.count.verdicts import compare_counts
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.marks import Mark
 from pgstrata.numbers import counted, duration, moment, rate
@@ -33,6 +30,7 @@ from pgstrata.page.results import read_results
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.sections.why import why
 from pgstrata.report.write import write_page
+from pgstrata.search.bisect.accounted import counted_sides, measurement_of
 from pgstrata.search.bisect.hunt import RUNS, SearchResult
 from pgstrata.search.bisect.line import about_commit
 from pgstrata.search.bisect.procedure import By, Group
@@ -49,7 +47,6 @@ from pgstrata.search.bisect.text import (
     shown_probability,
 )
 from pgstrata.search.bisect.ways import other_way
-from pgstrata.store import Results
 
 PAGE = "index.html"
 
@@ -274,15 +271,13 @@ def _culprit(search_result: SearchResult, group: Group, number: int, out: Path) 
 def _moved(search_result: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
     """Returns sections about what moved with the rate from the stop before to this one: CPU, waits, plans,
     profiles."""
-    pair = (group.first - 1, group.last)
-    measured = [m for m in search_result.state.measured_by(search_result.by) if (m.base, m.other) == pair]
-    measured = [m for m in measured if m.why == "culprit"] or measured
-    if not measured:
+    measured = measurement_of(search_result, group)
+    if measured is None:
         return []
     if search_result.by == "instructions":
-        return [_functions(search_result, measured[-1], number)]
+        return [_functions(search_result, measured, number)]
     try:
-        results = read_results(search_result.search.folder / RUNS, measured[-1].campaign, "base")
+        results = read_results(search_result.search.folder / RUNS, measured.campaign, "base")
     except PgstrataError as error:
         return [
             Section("why", "What moved with it", [Prose(f"The runs cannot be read: {error.message}", "bad")])
@@ -300,13 +295,7 @@ def _moved(search_result: SearchResult, group: Group, number: int, out: Path) ->
 
 def _functions(search_result: SearchResult, measured: Measurement, number: int) -> Section:
     """Returns the section about the functions that account for the difference in instructions."""
-    base, (other, *_) = sides_of(Results(search_result.search.folder / RUNS), measured.campaign, "base")
-    stops = search_result.search.line.stops
-    base, other = (
-        replace(side, name=stops[place].name)
-        for side, place in ((base, measured.base), (other, measured.other))
-    )
-    (comparison,) = compare_counts(base, [other], steps=[search_result.search.work.step])
+    base, other, comparison = counted_sides(search_result, measured)
     tables: list[Block] = [
         table for verdict in comparison.steps for table in difference_tables(base, other, verdict)
     ]

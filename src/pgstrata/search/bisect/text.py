@@ -6,6 +6,7 @@ import math
 from statistics import median
 from typing import Any, NotRequired, TypedDict, cast
 
+from pgstrata.search.bisect.accounted import accounted_for
 from pgstrata.search.bisect.hunt import SearchResult
 from pgstrata.search.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.search.bisect.search import Outcome
@@ -138,9 +139,7 @@ def sentences(search_result: SearchResult) -> list[str]:
             text += f", {stop.author}, {stop.date[:10]}"
         if group.against_parent is not None:
             text += f"; against what is before it {changed(group.against_parent, search_result.by)}"
-        pair = (group.first - 1, group.last)
-        plans = [plan for m in search_result.state.measured if (m.base, m.other) == pair for plan in m.plans]
-        text += "".join(f"; {plan}" for plan in dict.fromkeys(plans))
+        text += "".join(f"; {reason}" for reason in accounted_for(search_result, group))
         lines.append(text)
     if aside := len(search_result.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""

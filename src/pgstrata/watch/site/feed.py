@@ -50,7 +50,8 @@ def _entry(feed: ElementTree.Element, site: WatchSite, alarm: Alarm) -> None:
     path = site.alarm_path(alarm)
     _link(entry, "alternate", f"{path}.html" if path else "index.html")
     note = known.note_of(alarm)
-    parts = [alarm.subject, alarm.answer, *others(known, alarm), f"Acknowledged: {note}" if note else ""]
+    parts = [alarm.subject, alarm.answer, *alarm.why, *others(known, alarm)]
+    parts.append(f"Acknowledged: {note}" if note else "")
     content = _text(entry, "content", "\n".join(filter(None, parts)))
     content.set("type", "text")
 

@@ -261,7 +261,7 @@ class WatchSite:
             blocks.append(Prose("No step is proven to have moved with this commit.", "even"))
         for alarm in listed_alarms(known):
             if position == known.line.places.get(alarm.commits[-1] if alarm.commits else alarm.bad):
-                blocks += [Prose(alarm.answer)] if alarm.answer else []
+                blocks += [Prose(text) for text in (alarm.answer, *alarm.why) if text]
                 blocks.append(Listing("Draft of a mail", mail(known, alarm)))
         sections = [
             Section("moved", "What moved", blocks),
