@@ -31,6 +31,7 @@ from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
 from pgstrata.traffic.upgrade.differing import DifferingRows
 from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections, shortened
 from pgstrata.traffic.upgrade.settle import at_most, undecided
+from pgstrata.traffic.upgrade.tried import page_folder
 
 MOST_NAMED = 5
 """Statements of each kind that the first screenful and the terminal name."""
@@ -43,11 +44,12 @@ def write_pages(decision: Decision, again: str) -> tuple[Path, Path | None]:
 
     again: the command that goes on with more rounds. Raises StoreError.
     """
-    folder = decision.tried.question.folder
+    question, digest = decision.tried.question, decision.tried.digest
     measured = decision.measured
-    report = write_report_of(measured.results, folder / "report").html if measured is not None else None
-    out = folder / "page"
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    report = None
+    if measured is not None:
+        report = write_report_of(measured.results, question.folder / f"report-{digest}").html
+    out = page_folder(question, digest)
     results = measured.results if measured is not None else None
     write_page(
         title(decision),

@@ -86,6 +86,11 @@ class TriedUpgrade:
         """The results folder."""
         return self.question.folder / RUNS
 
+    @property
+    def digest(self) -> str:
+        """The digest of the question, by which its pages are told from those of others."""
+        return self.campaign.name.rpartition("-")[2]
+
 
 def prepare(question: Question, console: Console, interrupts: Interrupts) -> TriedUpgrade:
     """Prepares everything before the first server starts: errors in the question are reported here.
@@ -342,18 +347,32 @@ def _part(question: Question, file: Path, window: Window, *, skip_idle: bool = F
 
 def _name(question: Question, captured: Path) -> str:
     """Returns the name of the measurement: other dumps, logs or options make another one."""
+    digest = question_digest(question, captured)
+    return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
+
+
+def question_digest(question: Question, captured: Path | None) -> str:
+    """Returns a short digest of what is asked. captured: the file that is replayed; None where statements
+    were read from statistics."""
     asked = {
         **asdict(question),
         "folder": "",
-        "statements": "",
+        "statements": "" if captured is not None else without_secrets(question.statements or ""),
         "more": None,
         "checklist_only": False,
         "dumps": [digest_of(dump) for dump in question.dumps],
-        "logs": digest_of(captured),
+        "logs": digest_of(captured) if captured is not None else "",
         "after_load": {v: [digest_of(Path(f)) for f in files] for v, files in question.after_load.items()},
+        "statistics": digest_of(question.statistics) if question.statistics is not None else None,
     }
-    digest = digests.of(json.dumps(asked, sort_keys=True, default=str))[:8]
-    return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
+    return digests.of(json.dumps(asked, sort_keys=True, default=str))[:8]
+
+
+def page_folder(question: Question, digest: str) -> Path:
+    """Makes the folder of the page of a question, beside those of other logs, windows and options."""
+    folder = question.folder / f"page-{digest}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 __all__ = [
@@ -363,7 +382,9 @@ __all__ = [
     "carry_out",
     "left_out",
     "load_options",
+    "page_folder",
     "prepare",
+    "question_digest",
     "refusing",
     "rehearsed",
     "servers_of",

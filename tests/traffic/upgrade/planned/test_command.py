@@ -45,10 +45,10 @@ def test_plans_of_a_log(original13: Original, pgstrata: Program, place: Path) ->
     assert planned >= 20 and len(new["changed"]) < planned / 2
     assert f"{len(new['changed'])} of {planned} statements" in new["said"]
     assert "--dump DATA.dump" in answer["proof"] and "--statistics-only" not in answer["proof"]
-    page = (place / "out" / "page" / "index.html").read_text()
+    page = Path(place / answer["page"]).read_text()
     assert "What only data can prove is not said" in page and "Run Condition" in page
     (captured,) = (place / "out").glob("*.traffic")
-    for path in (captured, place / "out" / "page"):
+    for path in (captured, Path(place / answer["page"]).parent):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     assert not living_in(place)
 

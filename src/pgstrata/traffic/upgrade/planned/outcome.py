@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -87,13 +87,15 @@ class PlannedServer:
 
 @dataclass(frozen=True)
 class PlannedUpgrade:
-    """An upgrade whose plans were compared. servers: the old one first."""
+    """An upgrade whose plans were compared. servers: the old one first; captured: the log's file, None where
+    statements were read from statistics."""
 
     question: Question
     asked: Asked
     statistics: PlannerStatistics
     servers: Sequence[PlannedServer]
     notes: Sequence[str]
+    captured: Path | None = None
 
     @cached_property
     def versions(self) -> Sequence[PlannedVersion]:
@@ -141,7 +143,8 @@ def plan_upgrade(question: Question, console: Console, interrupts: Interrupts) -
     assert question.statistics is not None
     statistics = read_statistics(question.statistics)
     servers = servers_of(question, say, interrupts)
-    asked = _statements(question, say, interrupts)
+    captured = captured_file(question, say, interrupts) if question.statements is None else None
+    asked = _statements(question, captured)
     options = load_options(question, left_out(question, servers, say, interrupts))
     root = cluster_root(question.data_dir)
     for text in clear_leftovers(root):
@@ -163,7 +166,7 @@ def plan_upgrade(question: Question, console: Console, interrupts: Interrupts) -
             say(f"  plans of statements: {len(wanted):,}")
             plans = plans_of(schema, wanted, interrupts.check)
             done.append(PlannedServer(label, server, restored, schema.refused, plans))
-    return PlannedUpgrade(question, asked, statistics, done, servers.notes)
+    return PlannedUpgrade(question, asked, statistics, done, servers.notes, captured)
 
 
 def _config(question: Question, server: Server) -> Resolved:
@@ -177,13 +180,13 @@ def _config(question: Question, server: Server) -> Resolved:
     )
 
 
-def _statements(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Asked:
-    if question.statements is not None:
+def _statements(question: Question, captured: Path | None) -> Asked:
+    if captured is None:
+        assert question.statements is not None  # Question.check
         statistics = read_statements(question.statements)
         return of_statistics(statistics, f"pg_stat_statements of {shown(statistics.database)}")
-    file: Path = captured_file(question, say, interrupts)
     names = ", ".join(log.name for log in question.logs)
-    return of_log(file, question.database, names)
+    return of_log(captured, question.database, names)
 
 
 __all__ = [

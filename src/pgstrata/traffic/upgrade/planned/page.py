@@ -29,6 +29,7 @@ from pgstrata.traffic.upgrade.planned.asked import Asked, AskedStatement
 from pgstrata.traffic.upgrade.planned.outcome import Changed, PlannedUpgrade, PlannedVersion
 from pgstrata.traffic.upgrade.planned.restore import Restored
 from pgstrata.traffic.upgrade.sections import shortened
+from pgstrata.traffic.upgrade.tried import page_folder, question_digest
 
 MOST_NAMED, MOST_ROWS, MOST_LISTINGS = 5, 500, 60
 """Statements that the first screenful names, that a table has, and whose plans stand side by side."""
@@ -45,8 +46,7 @@ Item = tuple[str, str, Sequence[tuple[str, str, str]]]
 
 def write_planned_page(planned: PlannedUpgrade, proof: str) -> Path:
     """Writes the page and returns it. proof: the command that measures. Raises StoreError."""
-    out = planned.question.folder / "page"
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    out = page_folder(planned.question, question_digest(planned.question, planned.captured))
     sections = [Section("answer", "The answer", [*_answer(planned, proof)])]
     for target in planned.versions:
         sections.append(_plans(planned, target))
