@@ -6,6 +6,7 @@ Their servers are those of the commits before, so they are neither built nor mea
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from pgstrata.server.find.recipe import Build
@@ -47,6 +48,12 @@ def is_left_out(path: bytes, recipe: Build) -> bool:
     return path.count(b"/") > 2 and folder.startswith(_OPTIONAL) and folder not in PARTS
 
 
+def changes_nothing_built(paths: Iterable[bytes], recipe: Build) -> bool:
+    """Returns True if none of these paths is in a server that is built with this recipe, or changes its
+    build."""
+    return all(changes_no_code(path) or is_left_out(path, recipe) for path in paths)
+
+
 def idle_commits(repo: Path, anchor: str, newest: str, recipe: Build) -> set[str]:
     """Returns the commits after `anchor`, by first parents, that change no code of a server that is built
     with this recipe. Raises ServerError where git cannot tell."""
@@ -58,9 +65,9 @@ def idle_commits(repo: Path, anchor: str, newest: str, recipe: Build) -> set[str
     commits = set()
     for entry in listed.split(_MARK)[1:]:
         commit, *paths = (part.strip(b"\n") for part in entry.split(b"\0"))
-        if all(changes_no_code(path) or is_left_out(path, recipe) for path in paths if path):
+        if changes_nothing_built(filter(None, paths), recipe):
             commits.add(commit.decode())
     return commits
 
 
-__all__ = ["changes_no_code", "idle_commits", "is_left_out"]
+__all__ = ["changes_no_code", "changes_nothing_built", "idle_commits", "is_left_out"]

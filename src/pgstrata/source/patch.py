@@ -14,6 +14,8 @@ from pgstrata.server.system.isolation import becoming, hand_over_tree
 from pgstrata.source.tools import need
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
+_PATHS = re.compile(rb"^(?:--- |\+\+\+ |diff --git )(.+)", re.MULTILINE)
+"""Lines that name files; of a rename alone there is only the last of them."""
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 """How files of gzip, bzip2, xz and zstd begin."""
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
@@ -30,6 +32,18 @@ SECONDS = 120.0
 def read_patch(file: Path) -> bytes:
     """Returns the content of a patch. Raises UsageError where it cannot be read or is too large."""
     return read_bytes(file, "patch", most=MOST_BYTES)
+
+
+def changed_paths(content: bytes) -> set[bytes]:
+    """Returns the paths that a unified diff names, without their first folder (`patch -p1`). A removed line
+    that looks like a name is among them."""
+    paths = set()
+    for match in _PATHS.finditer(content):
+        names = match[1].strip().split(b"\t")[:1]
+        if match[0].startswith(b"diff"):
+            names = names[0].split(b" ")
+        paths |= {name.partition(b"/")[2] for name in names if name != b"/dev/null"}
+    return paths
 
 
 def apply_patch(tree: Path, patch: Path) -> None:
@@ -123,4 +137,4 @@ def _error(patch: Path, why: str, output: str) -> BuildError:
     )
 
 
-__all__ = ["apply_patch", "read_patch"]
+__all__ = ["apply_patch", "changed_paths", "read_patch"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import UsageError
-from pgstrata.search.bisect.hunt import TRIES
+from pgstrata.search.bisect.hunt import TRIES, recipe_of
 from pgstrata.search.bisect.line import Range, Stop, commits, is_ancestor
 from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.search.bisect.state import DISTURBED
@@ -18,7 +18,7 @@ from pgstrata.source.idle import idle_commits
 from pgstrata.watch.detect import Change, Point, find_changes
 from pgstrata.watch.file import Watch, WatchFile
 from pgstrata.watch.history import Alarm, Alarms, CommitValues
-from pgstrata.watch.measure import Series, recipe_of
+from pgstrata.watch.measure import Series
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _line_of(file: WatchFile, say: Callable[[str], None]) -> Line:
         )
     range_: Range = commits(repo, file.since, file.branch, variant_of, asked=("`since`", "`branch`"))
     places = {stop.id: place for place, stop in enumerate(range_.stops)}
-    recipe = recipe_of(file, range_.stops[0].variant)
+    recipe = recipe_of(range_.stops[0].variant, file.series[0].workload)
     without_code = idle_commits(repo, anchor, newest, recipe)
     idle = frozenset(places[commit] for commit in without_code if commit in places)
     return Line(range_.stops, repo, places, idle)

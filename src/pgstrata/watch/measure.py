@@ -15,8 +15,7 @@ from msgspec import structs
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.file.reading import check_study
-from pgstrata.campaign.study import Study, Variant, Workload
+from pgstrata.campaign.study import Variant
 from pgstrata.count.measure.count import COUNTED_AS
 from pgstrata.count.measure.counted_pair import Starts, count_each
 from pgstrata.count.measure.template import Templates
@@ -25,7 +24,7 @@ from pgstrata.files.disk import remove_tree, storing
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.observe import machine
 from pgstrata.observe.other_load import OtherLoad, own_cpu_seconds
-from pgstrata.search.bisect.hunt import build_server, of_machine
+from pgstrata.search.bisect.hunt import build_server, of_machine, recipe_of
 from pgstrata.search.bisect.line import Stop
 from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.server.config.resolve import find_config_file
@@ -37,7 +36,7 @@ from pgstrata.source.code_digest import code_digest
 from pgstrata.source.git import tree_of
 from pgstrata.store.kept import digest
 from pgstrata.store.lock import own_results
-from pgstrata.watch.file import By, Watch, WatchedSteps, WatchFile
+from pgstrata.watch.file import By, Watch, WatchedSteps
 from pgstrata.watch.history import VERSION, CommitValues, Value
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.custom.contents import digest_of
@@ -84,15 +83,6 @@ class _Spent:
     def cpu_seconds(self) -> float:
         """Of this program and of all that it has started."""
         return round(own_cpu_seconds() - self.cpu_begun, 1)
-
-
-def recipe_of(file: WatchFile, variant: Variant) -> Build:
-    """Returns how the servers of a watch are built. Raises UsageError for a workload, config or build that
-    does not exist."""
-    study = Study(variants=[variant], workloads=[Workload(name=file.series[0].workload)])
-    recipe = check_study(study).build_of(variant)
-    assert recipe is not None  # a commit is built
-    return recipe
 
 
 class Measuring:
@@ -153,7 +143,7 @@ class Measuring:
 
     @cached_property
     def _recipe(self) -> Build:
-        return recipe_of(self._watch.file, self._anchor.variant)
+        return recipe_of(self._anchor.variant, self._watch.file.series[0].workload)
 
     def measure(self, stop: Stop, tries: int, known: Iterable[CommitValues] = ()) -> CommitValues:
         """Measures every step of a commit. tries: how often it was measured before. known: commits with all
@@ -319,4 +309,4 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-__all__ = ["Measuring", "Series", "recipe_of", "utc_now"]
+__all__ = ["Measuring", "Series", "utc_now"]

@@ -122,3 +122,17 @@ def test_a_patch_that_needs_more_instructions_is_counted(
     assert "talks against base, instructions per operation" in plain.stdout
     (page,) = (place / "patch").glob("*/*.report/index.html")
     assert "nstructions per operation" in page.read_text()
+
+
+def test_servers_that_execute_the_same_code_are_not_measured(
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
+) -> None:
+    main = repo / "src/backend/main.c"
+    main.write_text(f"/* a word on it */\n{main.read_text()}")
+    (place / "word.patch").write_text(git(repo, "diff") + "\n")
+    git(repo, "checkout", "-q", ".")
+    command = ("patch", "word.patch", "--repo", "repo", "--base", "v1", "--step", "point-query")
+    done = pgstrata(*command, "--data-dir", "data", PGSTRATA_CACHE=empty_cache)
+    assert done.returncode == 0, done.stderr
+    assert "- word executes the same code as base: it is not compared" in done.stdout.splitlines()
+    assert "take turns" not in done.stderr

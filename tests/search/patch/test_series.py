@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pgstrata.cli.main import invoke
 from pgstrata.errors import UsageError
 from pgstrata.search.patch.compare import pairs_of
 from pgstrata.search.patch.series import series_of
+from pgstrata.source.patch import changed_paths
 from support.tree import commit, git, repository
 
 pytestmark = pytest.mark.program
@@ -110,3 +112,52 @@ def test_what_comes_is_shown_without_doing_it(
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--step", "nope", "--dry-run"]) == 2
     assert "no step 'nope'" in capsys.readouterr().err
     assert not (repo.parent / "patch").exists()
+
+
+def test_what_changes_nothing_that_is_built_is_left_out(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    git(repo, "checkout", "-q", "-b", "talk", "v1")
+    (repo / "src/backend/README").write_text("what it is\n")
+    commit(repo, "says what it is")
+    git(repo, "format-patch", "-q", "-o", str(repo.parent), "v1..talk")
+    (repo / "file").write_text("1\n2\n4\n")
+    commit(repo, "counts otherwise")
+    git(repo, "format-patch", "-q", "-o", str(repo.parent), "--start-number", "2", "talk~1..talk")
+    sentence = "changes nothing that is built (src/backend/README): it is not compared"
+    words = ["--repo", "repo", "--base", "v1", "--dry-run"]
+    # Alone there is nothing to measure; in a series the next one stands against the base.
+    assert invoke(["patch", "0001-says-what-it-is.patch", *words]) == 0
+    assert capsys.readouterr().out == f"build base: v1 ({git(repo, 'rev-parse', 'v1')[:10]})\n" + (
+        f"0001-says-what-it-is {sentence}\n"
+    )
+    both = ["0001-says-what-it-is.patch", "0002-counts-otherwise.patch"]
+    assert invoke(["patch", *both, *words]) == 0
+    out = capsys.readouterr().out
+    assert "compare 0002-counts-otherwise against base\n" in out and sentence in out
+    assert out.count("compare ") == 1
+    assert invoke(["patch", "talk", "--each", *words]) == 0
+    out = capsys.readouterr().out
+    assert sentence in out and out.count("compare ") == 1
+    # Nothing is built for nothing, and nothing is slower.
+    assert invoke(["patch", both[0], *words[:-1]]) == 0
+    done = capsys.readouterr()
+    assert sentence in done.out and sentence in done.err and not (repo.parent / "patch").exists()
+    assert invoke(["patch", both[0], *words[:-1], "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["comparisons"] == [] and answer["not_compared"] == [f"0001-says-what-it-is {sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (b"diff --git a/doc/x b/doc/x\n--- a/doc/x\n+++ b/doc/x\n@@ -1 +1 @@\n", {b"doc/x"}),
+        (b"--- old/src/a b.c\t2026-01-01\n+++ new/src/a b.c\t2026-01-02\n", {b"src/a b.c"}),
+        (b"diff --git a/doc/x b/src/x.c\nrename from doc/x\nrename to src/x.c\n", {b"doc/x", b"src/x.c"}),
+        (b"--- /dev/null\n+++ b/doc/new\n@@ -0,0 +1 @@\n+x\n", {b"doc/new"}),
+        (b"--- a/doc/x\n+++ b/doc/x\n@@ -1 +0,0 @@\n--- or/src\n", {b"doc/x", b"src"}),
+    ],
+)
+def test_the_paths_of_a_patch(text: bytes, paths: set[bytes]) -> None:
+    assert changed_paths(text) == paths

@@ -48,6 +48,7 @@ from pgstrata.search.bisect.ways import Ways, other_way
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
+from pgstrata.server.find.recipe import Build
 from pgstrata.source.code_digest import code_digest
 from pgstrata.store.lock import ResultsLock
 from pgstrata.workload.core.options import NamesFiles
@@ -352,6 +353,14 @@ def build_server(
     return acquire(variant.server, how, say=say, folder=campaign.folder, check=check)
 
 
+def recipe_of(variant: Variant, workload: str) -> Build:
+    """Returns how the server of a commit is built. Raises UsageError for a workload, config or build that
+    does not exist."""
+    recipe = check_study(Study(variants=[variant], workloads=[Workload(name=workload)])).build_of(variant)
+    assert recipe is not None  # a commit is built
+    return recipe
+
+
 def of_machine(error: ServerError) -> bool:
     """Returns whether an error is the machine's fault, not the commit's, as a full disk: the same commit may
     well build later."""
@@ -414,5 +423,6 @@ __all__ = [
     "check",
     "hunt",
     "of_machine",
+    "recipe_of",
     "result_of",
 ]

@@ -88,6 +88,8 @@ def patch(
     Of several patches each is measured against the one before it, and the last against the base. The table is
     made to be pasted into a mail; the page of each comparison has profiles and everything else.
 
+    A patch that changes nothing that is built or executed (documentation, tests) is named and not measured.
+
     Exit codes: 0 every step is known not to be slower, nor to need more instructions; 1 one is, or something
     failed; 3 one is unclear, or a series contradicts itself; 2 the question was not valid.
 
@@ -104,6 +106,7 @@ def patch(
     from pgstrata.errors import UsageError
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.measure.progress import plain_lines
+    from pgstrata.search.bisect.hunt import recipe_of
     from pgstrata.search.commands.bisect import variants_with
     from pgstrata.search.patch import page as mail
     from pgstrata.search.patch.compare import compare_series, comparisons_of, pairs_of
@@ -129,15 +132,17 @@ def patch(
     )
     series = series_of(repo, base, patches, variants_with(config, build), each=each)
     folder = results or Path("patch") / slug(f"{base}-{series.members[-1].name}-{workload}")
+    series = series.built(recipe_of(series.members[0].variant, workload))
     if dry_run:
         comparisons_of(series, work, folder, by=by)
         for member in series.members:
             print(f"build {member.name}: {member.what}")
         for parent, other in pairs_of(series):
             print(f"compare {other.name} against {parent.name}")
+        print(*series.not_built, sep="\n", end="\n" if series.not_built else "")
         return
     console = progress_console()
-    for note in series.notes:
+    for note in (*series.notes, *series.not_built):
         plain_lines(console)(f"note: {note}")
     try:
         counted_margin = work.margin if margin and by == "instructions" else MARGIN
@@ -171,7 +176,7 @@ def patch(
         if compared.comparison
         for s in compared.comparison.steps
     }
-    unclear = "unclear" in words or not words or bool(outcome.contradictions)
+    unclear = "unclear" in words or bool(outcome.compared and not words) or bool(outcome.contradictions)
     raise typer.Exit(1 if words & {"slower", "more"} else 3 if unclear else 0)
 
 

@@ -23,6 +23,7 @@ from pgstrata.search.bisect.hunt import build_server
 from pgstrata.search.bisect.procedure import Asked, By
 from pgstrata.search.patch.contradiction import Ratio, contradicts, disagreement, sentence
 from pgstrata.search.patch.series import Member, Series
+from pgstrata.source.code_digest import code_digest
 from pgstrata.source.patch import read_patch
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results, Run
@@ -83,6 +84,8 @@ class MeasuredSeries:
     folder: Path
     compared: tuple[Compared, ...]
     by: Asked = "rate"
+    not_compared: tuple[str, ...] = ()
+    """A sentence for each that changes nothing that is executed."""
 
     @property
     def disagreements(self) -> list[str]:
@@ -92,6 +95,8 @@ class MeasuredSeries:
     @property
     def contradictions(self) -> list[str]:
         """A sentence for each step whose parts multiply to something else than its whole."""
+        if not self.compared:
+            return []
         *parts, whole = self.compared
         sentences = []
         for by, margin in MARGINS.items():
@@ -122,8 +127,8 @@ def compare_series(
     by: Asked = "rate",
     counted_margin: float = MARGIN,
 ) -> MeasuredSeries:
-    """Builds and measures what is missing; finished comparisons are found again. counted_margin: smallest
-    difference of instructions that counts.
+    """Builds and measures what is missing; finished comparisons are found again, and servers that execute the
+    same code are not compared. counted_margin: smallest difference of instructions that counts.
 
     Raises UsageError for a step that is not there, BuildError where a member does not build, ServerError
     where its server does not run, StoreError where nothing can be stored or another pgstrata is at it,
@@ -132,11 +137,21 @@ def compare_series(
     say = plain_lines(console)
     profile = profile and not unavailable()
     asked = comparisons_of(series, work, folder, profile=profile, by=by)
+    not_compared = [*series.not_built]
+    if not asked:
+        return MeasuredSeries(series, work, folder, (), by, tuple(not_compared))
     with ResultsLock(folder), Interrupts(say) as interrupts:
+        codes = {}
         for member in series.members:
-            build_server(work, member.variant, say, interrupts.check)
+            server = build_server(work, member.variant, say, interrupts.check)
+            codes[member.name] = code_digest(server.bin_dir) if server.bin_dir is not None else ""
         compared = []
         for number, two in enumerate(asked):
+            base, other = two.labels
+            if codes[base] and codes[base] == codes[other]:
+                not_compared.append(f"{other} executes the same code as {base}: it is not compared")
+                say(not_compared[-1])
+                continue
             counts = None
             interrupts.check()
             if by != "instructions":
@@ -145,7 +160,7 @@ def compare_series(
                 interrupts.check()
                 counts = compare_two(two, counted_margin, console)
             compared.append(_judged(two, counts, by, whole=len(asked) > 1 and number == len(asked) - 1))
-    return MeasuredSeries(series, work, folder, tuple(compared), by)
+    return MeasuredSeries(series, work, folder, tuple(compared), by, tuple(not_compared))
 
 
 def comparisons_of(

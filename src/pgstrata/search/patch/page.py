@@ -87,6 +87,7 @@ class SeriesRecord(TypedDict):
     comparisons: list[ComparedRecord]
     contradictions: list[str]
     disagreements: list[str]
+    not_compared: list[str]
     folder: str
 
 
@@ -119,6 +120,7 @@ def series_json(outcome: MeasuredSeries) -> SeriesRecord:
         ],
         "contradictions": outcome.contradictions,
         "disagreements": outcome.disagreements,
+        "not_compared": list(outcome.not_compared),
         "folder": str(outcome.folder),
     }
     return cast(SeriesRecord, record)
@@ -188,6 +190,7 @@ def _head(outcome: MeasuredSeries) -> list[str]:
         # A file of a patch is named like its member.
         name = "" if member.what.startswith(member.name) else f"{member.name}: "
         lines.append(f"{number}. {name}{member.what}")
+    lines += [f"- {sentence}" for sentence in outcome.not_compared]
     run = next((run for compared in outcome.compared for run in compared.runs), None)
     if run is not None:
         host, server = run.record.host, run.record.server

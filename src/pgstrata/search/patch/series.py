@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata.campaign.study import Variant
@@ -12,9 +12,11 @@ from pgstrata.errors import BuildError, UsageError
 from pgstrata.files.user_files import is_file, shown, user_path
 from pgstrata.numbers import counted
 from pgstrata.search.bisect.line import VariantOf, commits
+from pgstrata.server.find.recipe import Build
 from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.source.git_command import run_git
-from pgstrata.source.patch import apply_patch
+from pgstrata.source.idle import changes_nothing_built
+from pgstrata.source.patch import apply_patch, changed_paths, read_patch
 
 MOST = 30
 """Commits of a branch that are compared one by one."""
@@ -22,22 +24,36 @@ MOST = 30
 
 @dataclass(frozen=True)
 class Member:
-    """The base, or one of the series on it. name: its label. what: subject
-    or file."""
+    """The base, or one of the series on it. name: its label. what: subject or file. paths: what it changes
+    in the tree of the one before."""
 
     name: str
     variant: Variant = field(repr=False)
     what: str = ""
+    paths: frozenset[bytes] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True)
 class Series:
-    """members: the base first, each with everything of those before it."""
+    """members: the base first, each with everything of those before it. not_built: a sentence for each that
+    was left out because it changes nothing that is built."""
 
     repo: Path
     base: str
     members: Sequence[Member]
     notes: Sequence[str] = ()
+    not_built: Sequence[str] = ()
+
+    def built(self, recipe: Build) -> Series:
+        """Returns the series without members that change nothing that is built with this recipe."""
+        base, *others = self.members
+        idle = [member for member in others if changes_nothing_built(member.paths, recipe)]
+        sentences = tuple(
+            f"{member.name} changes nothing that is built ({_shortened(member.paths)}): it is not compared"
+            for member in idle
+        )
+        members = (base, *(member for member in others if member not in idle))
+        return replace(self, members=members, not_built=sentences)
 
 
 def series_of(
@@ -79,7 +95,13 @@ def _of_files(
     check_patches(repo, commit, files)
     names = _labels([file.name.removesuffix(".patch").removesuffix(".diff") for file in files])
     members = [
-        Member(name, first.variant.replaced(patches=patches[: number + 1]), files[number].name)
+        Member(
+            name,
+            first.variant.replaced(patches=patches[: number + 1]),
+            files[number].name,
+            # Of a patch without a name it is not known what it changes.
+            frozenset(changed_paths(read_patch(files[number])) or {b"src"}),
+        )
         for number, name in enumerate(names)
     ]
     return Series(repo, base, [first, *members])
@@ -105,10 +127,13 @@ def _of_branch(
             "leave out --each, or search: pgstrata bisect",
         )
     names = _labels([stop.name for stop in stops] if each else [branch])
-    members = [
-        Member(name, stop.variant, f"{stop.name} {stop.subject}" if each else counted(line.n, "commit"))
-        for name, stop in zip(names, stops, strict=True)
-    ]
+    members = []
+    before = commit
+    for name, stop in zip(names, stops, strict=True):
+        what = f"{stop.name} {stop.subject}" if each else counted(line.n, "commit")
+        changed = run_git(repo, "diff", "--name-only", "--no-renames", "-z", before, stop.id, "--")
+        members.append(Member(name, stop.variant, what, frozenset(changed.split(b"\0")) - {b""}))
+        before = stop.id
     return Series(repo, base, [first, *members], line.notes)
 
 
@@ -122,6 +147,12 @@ def check_patches(repo: Path, commit: str, files: Sequence[Path]) -> None:
                 apply_patch(Path(folder), file.resolve())
             except BuildError as error:
                 raise UsageError(error.message, error.hint) from error
+
+
+def _shortened(paths: Iterable[bytes]) -> str:
+    """Returns the first of several paths, with the number of the others."""
+    first, *more = sorted(path.decode(errors="replace") for path in paths) or ["no file"]
+    return f"{shown(first)} and {len(more)} more" if more else shown(first)
 
 
 def _labels(names: Sequence[str]) -> list[str]:
