@@ -429,3 +429,20 @@ def test_the_empty_search_path_of_a_dump_ends_with_it(pg17: Server, pgstrata: Pr
     custom_campaign(place, pg17, '["made.sql", "after.sql"]')
     done = pgstrata("run", "a.toml", "--no-report")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_table_that_code_makes_is_looked_for_before_its_rows_are_loaded(
+    pg17: Server, pgstrata: Program, place: Path
+) -> None:
+    make = "DO $$BEGIN EXECUTE 'CREATE TABLE t_' || 1 || ' (a int)'; END$$;\n"
+    (place / "a.sql").write_text(f"CREATE SCHEMA app; SET search_path = app; {make}")
+    for name in ("t_1.csv", "t_2.csv"):
+        (place / name).write_text("a\n1\n")
+    custom_campaign(place, pg17, '["a.sql", "t_1.csv"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 0, done.stderr
+    custom_campaign(place, pg17, '["a.sql", "t_1.csv", "t_2.csv"]')
+    done = pgstrata("run", "a.toml", "--no-report", "--fresh")
+    assert done.returncode == 1
+    assert 't_2.csv has no table t_2: relation "t_2" does not exist' in done.stderr
+    assert "load.rows" not in done.stderr

@@ -30,7 +30,7 @@ def tables_of_folder(rows: Rows, tables: Sequence[str]) -> list[Rows]:
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in ROWS:
             files.setdefault(path.stem, []).append(path)
-    by_name = {_unquoted(table): table for table in tables}
+    by_name = {unquoted(table): table for table in tables}
     problems = [
         *_problem("no file for table", [name for name in by_name if name not in files]),
         *_problem(
@@ -50,7 +50,7 @@ def tables_of_folder(rows: Rows, tables: Sequence[str]) -> list[Rows]:
     ]
 
 
-def _unquoted(table: str) -> str:
+def unquoted(table: str) -> str:
     """Returns the name of a table as a file is called after it: without quotes, folded where it has none."""
     return ".".join(
         quoted.replace('""', '"') if quoted else plain.lower() for quoted, plain in _PART.findall(table)
@@ -103,4 +103,4 @@ def rows_of_table(
     return block, lambda say, check: unpacked(file, folder, size, convert, say, check)
 
 
-__all__ = ["rows_of_table", "tables_of_folder"]
+__all__ = ["rows_of_table", "tables_of_folder", "unquoted"]

@@ -34,6 +34,7 @@ from pgstrata.workload.core.shares import each_its_own, spread
 from pgstrata.workload.custom.confined import Confinement, NotLoaded, beginning
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
+from pgstrata.workload.custom.known_tables import NAME, check_tables, look_for_tables
 from pgstrata.workload.custom.options import CustomOptions, Rows
 from pgstrata.workload.custom.rows import rows_of_table, tables_of_folder
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, Source
@@ -50,11 +51,10 @@ COPIED, INDEXED = 15e6, 30e6
 
 Unpack = Callable[[Say, Check], None]
 
-_NAME = r"""((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?)"""
 _TABLE = re.compile(
-    rf"CREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}(\s+PARTITION\s+OF\b)?", re.I
+    rf"CREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{NAME}(\s+PARTITION\s+OF\b)?", re.I
 )
-_ATTACHED = re.compile(rf"ALTER\s+TABLE\s.*\sATTACH\s+PARTITION\s+{_NAME}", re.I | re.S)
+_ATTACHED = re.compile(rf"ALTER\s+TABLE\s.*\sATTACH\s+PARTITION\s+{NAME}", re.I | re.S)
 _EXTENSION = re.compile(r'CREATE\s+EXTENSION\s+(?:IF\s+NOT\s+EXISTS\s+)?("(?:[^"]|"")+"|[\w$]+)', re.I)
 _SET = re.compile(r"SET\s+(?:SESSION\s+)?(\w+)\s*(?:=|\bTO\b)", re.I)
 _SEARCH_PATH = re.compile(r"SET\s+search_path\b|SELECT\s+pg_catalog\.set_config\('search_path'", re.I)
@@ -69,12 +69,12 @@ _BODY = "$pgstrata$"
 # lo_create stands with the schema.
 _VALUES = re.compile(r"INSERT\s+INTO\b|SELECT\s+pg_catalog\.(?:setval|lo_open|lowrite|lo_close)\b", re.I)
 _INDEX = re.compile(
-    rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s.*?\sON\s+(?:ONLY\s+)?{_NAME}"
-    rf"|ALTER\s+TABLE\s+(?:ONLY\s+)?{_NAME}\s+ADD\s+CONSTRAINT\s+\S+\s+(?:PRIMARY\s+KEY|UNIQUE|EXCLUDE)\b",
+    rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s.*?\sON\s+(?:ONLY\s+)?{NAME}"
+    rf"|ALTER\s+TABLE\s+(?:ONLY\s+)?{NAME}\s+ADD\s+CONSTRAINT\s+\S+\s+(?:PRIMARY\s+KEY|UNIQUE|EXCLUDE)\b",
     re.I | re.S,
 )
-_INTO = re.compile(rf"COPY\s+{_NAME}", re.I)
-_INSERT = re.compile(rf"INSERT\s+INTO\s+{_NAME}", re.I)
+_INTO = re.compile(rf"COPY\s+{NAME}", re.I)
+_INSERT = re.compile(rf"INSERT\s+INTO\s+{NAME}", re.I)
 _TRANSACTION = re.compile(
     r"BEGIN\b|COMMIT\b|START\s+TRANSACTION\b|SELECT\s+pg_catalog\.(?:lo_open|lowrite|lo_close)\b", re.I
 )
@@ -112,6 +112,7 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     sources: list[Source | Sequence[Rows]] = []
     names: list[str] = []
     files: list[str] = []
+    unsure: dict[int, list[Rows]] = {}
     for item in o.setup:
         if isinstance(item, str):
             sources.append(_confined_file(o, item, server, confinement))
@@ -119,17 +120,23 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
             files.append(item)
             continue
         rows = [item] if item.folder is None else tables_of_folder(item, _tables(_items(sources)))
+        is_known = item.folder is not None or check_tables(rows, _items(sources), bool(o.extensions))
         if sources and not isinstance(sources[-1], Source):
             sources[-1] = [*sources[-1], *rows]  # files of rows that follow each other are loaded together
         else:
             sources.append(rows)
             names.append("rows")
             files.append("")
-    steps: list[Step] = []
+        if not is_known:
+            unsure.setdefault(len(sources) - 1, []).extend(rows)
+    steps: list[Step | Work] = []
     wanted: list[Unpack] = []
     size = 0
     settings: list[SqlStatement] = []
-    for file, name, source in zip(files, names, sources, strict=True):
+    for number, (file, name, source) in enumerate(zip(files, names, sources, strict=True)):
+        if number in unsure:
+            look = partial(look_for_tables, unsure[number], tuple(settings), confinement.has_role)
+            steps.append(Work("tables", look, {}))
         if isinstance(source, Source):
             new_steps = _of_dump(o, name, source, server) if source.dump else [_of_script(o, name, source)]
             confinement.settings += _settings_lacking(source, server) if source.dump else []
@@ -160,6 +167,9 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
             )
         )
     for step in steps:
+        if isinstance(step, Work):
+            phases.append(step)
+            continue
         seen[step.name] = number = seen.get(step.name, 0) + 1
         name = step.name if number == 1 else f"{step.name}-{number}"
         phases.append(replace(step, name=name, tables=tables, confined=confined))
