@@ -381,10 +381,13 @@ def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.tex
     from pgstrata.cli.output import print_json
     from pgstrata.server.find.lookup import look_up
     from pgstrata.store import Results
+    from pgstrata.store.lock import check_results
 
+    results = Results(campaign.spec.results)
+    check_results(results.root)
     plan = make_plan(
         campaign,
-        Results(campaign.spec.results),
+        results,
         lambda spec, how: look_up(spec, how, folder=campaign.folder),
         fresh=fresh,
     )

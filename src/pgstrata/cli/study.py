@@ -86,6 +86,8 @@ def next_(
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{out} exists already", "choose another --out") from None
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror}", "choose another --out") from error
 
 
 def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[Run]]:

@@ -66,6 +66,7 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     from pgstrata.fleet.kinds import parts
     from pgstrata.fleet.planning import plan_of
     from pgstrata.store import Results
+    from pgstrata.store.lock import check_results
 
     number = fleet.removeprefix("local:")
     if not (number.isascii() and number.isdigit() and 0 < int(number) <= 10_000):
@@ -74,6 +75,7 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
             "write --dry-run --fleet 10; how many a scheduler has, `pgstrata fleet status` says",
         )
     results = Results(campaign.spec.results)
+    check_results(results.root)
     plan = plan_of(campaign, results, fresh=fresh)
     assignments = assignments_of(plan, results)
     rows = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,6 +100,23 @@ def own_results(folder: Path) -> None:
     own_folder(folder, "the results folder", advice="name another one with --results", mode=0o700, way=False)
 
 
+def check_results(folder: Path) -> None:
+    """Raises UsageError, StoreError or OwnershipError for a folder in which no results can be stored. It
+    makes no folder and leaves no file."""
+    _check_is_folder(folder)
+    with storing("store results", folder):
+        if folder.exists():
+            own_results(folder)
+        place = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=place):
+            pass
+
+
+def _check_is_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{shown(folder)} is a file, not a results folder", "name a folder with --results")
+
+
 class ResultsLock:
     """A context manager: only one pgstrata at a time writes below a results folder.
 
@@ -112,10 +130,7 @@ class ResultsLock:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> ResultsLock:
-        if self.root.exists() and not self.root.is_dir():
-            raise UsageError(
-                f"{shown(self.root)} is a file, not a results folder", "name a folder with --results"
-            )
+        _check_is_folder(self.root)
         with storing("lock the results", self.root):
             own_results(self.root)
             other: Holder | None = None

@@ -67,6 +67,7 @@ def watch(
     """
     from pgstrata.errors import UsageError
     from pgstrata.numbers import parse_duration
+    from pgstrata.store.lock import check_results
     from pgstrata.watch.file import read_watch
     from pgstrata.watch.site.write import check_folder
 
@@ -76,11 +77,12 @@ def watch(
     if pause is None or not SHORTEST_PAUSE <= pause <= LONGEST_PAUSE:
         raise UsageError(f"--every {every}: not a time from 10s to 7 days", "write 10m or 1h")
     asked = read_watch(file, results)
-    if dry_run:
-        _show_due(asked, format)
-        return
     if site is not None:
         check_folder(site)
+    if dry_run:
+        check_results(asked.folder)
+        _show_due(asked, format)
+        return
     seconds = 3600 * hours if hours is not None else float("inf")
     printed: list[str] = []
     while True:

@@ -157,11 +157,13 @@ def bisect(
             raise
     line = _line(repo, good, bad, releases, configs, server, variant_of)
     from pgstrata.search.bisect.hunt import SearchSettings, check
+    from pgstrata.store.lock import check_results
 
     folder = results or _folder(line, work)
     least = share("--smallest", smallest or ("0.2%" if by == "instructions" else "1%"))
     search = SearchSettings(line, work, folder, least, max_seconds, not no_profile, by)
     if dry_run:
+        check_results(folder)
         check(search)
         _show_plan(search)
         return

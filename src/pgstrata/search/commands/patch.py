@@ -113,6 +113,7 @@ def patch(
     from pgstrata.search.patch.series import series_of
     from pgstrata.server.connect.secrets import words_without_secrets
     from pgstrata.store import slug
+    from pgstrata.store.lock import check_results
 
     if not 0.1 <= max_seconds <= 30 * 86_400:
         raise UsageError(f"--max-seconds {max_seconds:g} is not between 0.1 and 2592000", "240 is usual")
@@ -134,6 +135,7 @@ def patch(
     folder = results or Path("patch") / slug(f"{base}-{series.members[-1].name}-{workload}")
     series = series.built(recipe_of(series.members[0].variant, workload))
     if dry_run:
+        check_results(folder)
         comparisons_of(series, work, folder, by=by)
         for member in series.members:
             print(f"build {member.name}: {member.what}")

@@ -19,7 +19,7 @@ from pgstrata.report.export_html import asset, environment, policy
 from pgstrata.report.index import campaigns_section
 from pgstrata.report.write import copy_plotly, release
 from pgstrata.store import Results
-from pgstrata.store.lock import ResultsLock, own_results
+from pgstrata.store.lock import ResultsLock, check_results, own_results
 from pgstrata.watch.known import Known
 from pgstrata.watch.site import feed
 from pgstrata.watch.site.campaigns import write_campaigns
@@ -42,8 +42,8 @@ class Written:
 
 
 def check_folder(out: Path) -> None:
-    """Raises UsageError for what is no folder, and for a folder with other files than a site's:
-    pages would be written over them."""
+    """Raises UsageError for what is no folder, and for a folder with other files than a site's: pages would
+    be written over them; StoreError for one that cannot be written."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{shown(out)} is a file", "name a folder, which is made if need be")
     with storing("look into the folder of the site", out), suppress(FileNotFoundError):
@@ -53,6 +53,7 @@ def check_folder(out: Path) -> None:
                 f"{shown(out)} has files that are not of a site: {shown(names[0])}",
                 "name an empty folder, or one that pgstrata site has written",
             )
+    check_results(out)
 
 
 def write_site(out: Path, watches: Sequence[Known], results: Path | None = None) -> Written:
