@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,7 @@ def test_counts_agree_with_their_nouns() -> None:
     assert numbers.counted(2, "query", "queries") == "2 queries"
     assert numbers.counted(1, "query", "queries") == "1 query"
     assert [numbers.plural("CPU", n) for n in (1, 3)] == ["CPU", "CPUs"]
+    assert [numbers.agreeing(n, "is", "are") for n in (0, 1, 3)] == ["are", "is", "are"]
 
 
 @pytest.mark.parametrize(
@@ -143,3 +147,44 @@ def test_no_note_on_traffic_counts_one_as_many() -> None:
         if counted.search(line)
     ]
     assert not places
+
+
+SEVERAL = {
+    "search/bisect/text.py: changes are suspected, each with 95 % probability in: ",
+    "search/commands/bisect.py: are ",
+    "api.py: statements have no single answer",
+    "search/patch/series.py: commits, at most ",
+    "stats/verdict.py: pairs are not enough for an interval",
+    "stats/noise.py: pairs are not enough to know the noise",
+}
+"""Texts behind a count that is never 1 there."""
+
+
+def test_no_verb_is_of_many_whatever_the_number() -> None:
+    """`hba_file, ident_file: it names a place`, `1 of 2 runs are there`: a verb behind a count or a list in
+    a text has one number only, where the number of the other is not asked for."""
+    source = Path(numbers.__file__).parent
+    places = {
+        f"{path.relative_to(source)}:{text}"
+        for path in source.rglob("*.py")
+        for text in _behind_counts(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert not {place for place in places if not place.startswith(tuple(SEVERAL))}
+
+
+def _behind_counts(tree: ast.Module) -> Iterator[str]:
+    """The texts with a verb for many that stand behind a count, or right behind a list of names."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for value, behind in itertools.pairwise([*node.values, ast.Constant("")]):
+            if not isinstance(value, ast.FormattedValue) or not isinstance(behind, ast.Constant):
+                continue
+            shown, text = ast.unparse(value.value), str(behind.value)
+            is_count = shown.startswith(("len(", "sum(")) and _OF_MANY.match(re.split("[.;:,]", text)[0])
+            if is_count or (".join(" in shown and re.match(f" {_VERBS}", text)):
+                yield text
+
+
+_VERBS = r"(?:are|were|have|differ|take|begin|lack|need|fail)\b"
+_OF_MANY = re.compile(rf" .*\b{_VERBS}")

@@ -82,6 +82,11 @@ def plural(noun: str, number: int) -> str:
     return noun if number == 1 else f"{noun}s"
 
 
+def agreeing(number: float, singular: str, plural: str) -> str:
+    """Returns the verb or noun that goes with a number: `1 is`, `2 are`."""
+    return singular if number == 1 else plural
+
+
 def percent(value: float | None) -> str:
     """Formats a share in [0, 1] as a percentage without its sign; a share above nothing never looks like
     nothing."""

@@ -107,7 +107,7 @@ def test_ctrl_c_stops_everything_and_the_same_command_goes_on(
 
     again = start("run", place / "tiny.toml", "--no-report")
     assert again.end() == 0, again.printed
-    assert "1 of 2 runs are there already" in again.printed
+    assert "1 of 2 runs is there already" in again.printed
     assert statuses(place) == {pg12.label: "done", pg17.label: "done"}
 
 

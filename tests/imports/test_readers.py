@@ -145,7 +145,7 @@ def test_logs_of_all_threads_are_one_step() -> None:
         ("h.log", "Vuser 1:FINISHED FAILED\n" + foreign.hammerdb_log(1, 1), "line 1: a virtual user"),
         ("h.log", foreign.hammerdb_log(1, 1).replace("PostgreSQL", "MySQL"), "a result of MySQL"),
         ("h.log", "Vuser 1:RUNNING\n", "TEST RESULT is missing"),
-        ("q.tsv", foreign.qps_table(["a", "b"], {"s": [1]}), "1 numbers and a name, where 2 columns"),
+        ("q.tsv", foreign.qps_table(["a", "b"], {"s": [1]}), "1 number and a name, where the head names 2"),
         ("q.tsv", foreign.qps_table(["a", "a"], {"s": [1, 2]}), "no names of their own"),
         ("q.tsv", foreign.qps_table(["a"], {"s": [1]}).replace("1\ts", "-1\ts"), "-1 is not a number"),
         ("q.tsv", foreign.qps_table(["a"], {"s": [1]}).replace("1\ts", "1e999\ts"), "is not a number"),

@@ -40,7 +40,7 @@ def test_data_is_loaded_once_for_repeats_and_for_a_later_comparison(room: Room, 
     load = compared.partition("[[workloads]]")[2]
     single = f'data_dir = "data"\nservers = ["{server}"]\nrepeats = 2\n{KEEP}[[workloads]]{load}'
     output = run(room, campaign(room, "first", single), "--dry-run")
-    assert "1 of 2 runs begin with data that is loaded and kept" in output
+    assert "1 of 2 runs begins with data that is loaded and kept" in output
     run(room, campaign(room, "first", single), "--no-report")
     first, second = Results(room.results).runs()
     (key,) = kept(room)

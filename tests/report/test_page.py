@@ -183,7 +183,7 @@ def test_runs_of_two_hosts_and_other_options_are_warned_about(tmp_path: Path) ->
     )
     text = PageReader(write_report(results, out=tmp_path / "report").html).all_text
     assert "The runs come from 2 hosts: bench1, other" in text
-    assert "Not every run of insert had the same options: rows differ" in text
+    assert "Not every run of insert had the same option: rows. Their rates" in text
 
 
 def test_only_failed_runs(tmp_path: Path) -> None:

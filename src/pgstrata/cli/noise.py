@@ -88,6 +88,7 @@ def noise(
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.self_comparison import options_of, rates_in_pairs, study_of_one
+    from pgstrata.numbers import agreeing
     from pgstrata.server.config.resolve import stack_of
     from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
@@ -146,8 +147,8 @@ def noise(
         raise no_slices
     if len(two.base) < FEW:
         raise UsageError(
-            f"{len(two.base)} of {pairs} pairs are left, as in the others a server waited for a CPU that "
-            f"other programs used; at least {FEW} are needed",
+            f"of {pairs} pairs {len(two.base)} {agreeing(len(two.base), 'is', 'are')} left: in the others a "
+            f"server waited for a CPU that other programs used; at least {FEW} are needed",
             "stop other programs, or --other-load 100%: noise with theirs in it",
         )
     spread = None

@@ -432,8 +432,8 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
     columns = ["", "variant", "workload", "repeat", "state", f"time {plan.bound}", "disk about"]
     total = (
-        f"campaign {plan.campaign.name}: {len(plan.missing)} of {len(plan.runs)} runs to do, "
-        f"{plan.bound} {numbers.clock(plan.seconds)}, up to {numbers.size(plan.disk_bytes)} of disk; "
+        f"campaign {plan.campaign.name}: {len(plan.missing)} of {numbers.counted(len(plan.runs), 'run')} "
+        f"to do, {plan.bound} {numbers.clock(plan.seconds)}, up to {numbers.size(plan.disk_bytes)} of disk; "
         f"compared with {plan.base}"
     )
     again = sum(run.again for run in plan.runs)

@@ -172,8 +172,8 @@ class _Client:
         say("stopping the servers and drivers of all machines, one moment")
         if silent := conductor.end():
             say(
-                f"these machines have not said that they have stopped: {', '.join(silent)}; what they do "
-                "ends by itself when they see that nobody wants it"
+                f"not known to have stopped: {', '.join(silent)}; what runs there ends by itself when it "
+                "sees that nobody wants it"
             )
 
 

@@ -13,6 +13,7 @@ from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Qualified, Qualify
 from pgstrata.measure.campaign import Conditions, data_root, execute
 from pgstrata.measure.self_comparison import STEP, of_base, options_of, rates_in_pairs, study_of_one
+from pgstrata.numbers import counted
 from pgstrata.observe.doctor import examine
 from pgstrata.stats.estimate import FEW
 from pgstrata.stats.noise import noise
@@ -88,7 +89,8 @@ def _seen(
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
     if len(pairs.base) < FEW:
-        raise ServerError(f"too busy: {len(pairs.base)} pairs are left in which no server waited for a CPU")
+        left = counted(len(pairs.base), "pair")
+        raise ServerError(f"too busy: in no more than {left} no server waited for a CPU")
     (shown,) = noise(
         pairs.base,
         pairs.other,

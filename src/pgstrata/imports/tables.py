@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pgstrata.imports.model import FormatError, Found, Lines, number
+from pgstrata.numbers import counted
 from pgstrata.store.imported import ImportedStep
 
 _BASE = "Relative to: "
@@ -38,7 +39,9 @@ def read_columns(file: Lines) -> list[Found]:
         *cells, step = line.split("\t")
         if len(cells) != len(names) or not step.strip():
             raise FormatError(
-                f"{len(cells)} numbers and a name, where {len(names)} columns are named", at + 1
+                f"{counted(len(cells), 'number')} and a name, where the head names "
+                f"{counted(len(names), 'column')}",
+                at + 1,
             )
         if step in seen:
             raise FormatError(f"a second row of {step}", at + 1)

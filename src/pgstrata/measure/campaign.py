@@ -324,7 +324,8 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
         say(opening(plan))
     there = len(plan.runs) - len(plan.missing)
     if there:
-        say(f"{there} of {len(plan.runs)} runs are there already")
+        are = numbers.agreeing(there, "is", "are")
+        say(f"{there} of {numbers.counted(len(plan.runs), 'run')} {are} there already")
     for line in filter(None, (further_line(plan), *kept_lines(plan))):
         say(line)
     if again := sum(run.again for run in plan.runs):

@@ -106,7 +106,8 @@ def _totals(
         )
     return Table(
         f"{wording.prefix}-totals",
-        f"Queries of {wording.run.format(step=step)}: {len(same)} of {every} were run by every variant",
+        f"Queries of {wording.run.format(step=step)}: {len(same)} of {every} "
+        f"{numbers.agreeing(len(same), 'was', 'were')} run by every variant",
         [
             Column("variant", "Variant", align="left"),
             Column("total", "Total", "s"),

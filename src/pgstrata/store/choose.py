@@ -74,7 +74,7 @@ def damaged_hint(results: Results) -> str:
     """Returns a hint that explains why no run is there: the first damaged run. Empty if no run is damaged."""
     if not results.broken:
         return ""
-    more = f", and {len(results.broken) - 1} more are" if len(results.broken) > 1 else ""
+    more = f", with {len(results.broken) - 1} more" if len(results.broken) > 1 else ""
     return f"{results.broken[0]}; it is left out{more}"
 
 

@@ -39,7 +39,7 @@ def test_what_a_version_cannot_run_is_an_empty_cell_with_the_reason(place: Path,
     page = next((place / "results").rglob("*.html")).read_text()
     assert "cannot run pgbench" in page and "not possible" in page and "Failed runs" not in page
     again = pgstrata("run", "both.toml", "--data-dir", place / "data")
-    assert again.returncode == 0 and "1 of 2 runs are there already" in again.stderr
+    assert again.returncode == 0 and "1 of 2 runs is there already" in again.stderr
 
 
 def test_where_no_version_can_it_is_a_mistake(place: Path, pgstrata: Program) -> None:

@@ -164,7 +164,7 @@ def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
     section = tpcds(results, workload)
     assert section is not None and fulltext(results, workload) is None
     tables = tables_of(section)
-    assert tables["tpcds-totals"].title.endswith("1 of 2 were run by every variant")
+    assert tables["tpcds-totals"].title.endswith("1 of 2 was run by every variant")
     assert [r[:3] for r in texts(tables["tpcds-totals"])] == [
         ["pg1", "1.00", "1.00"],
         ["pg2", "2.00", "0.500"],

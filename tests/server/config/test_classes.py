@@ -49,8 +49,8 @@ def resolve_text(text: str, server: Server | None = None, keep: tuple[str, ...] 
         ("recovery_target_lsn = '0/1'", "needs another server"),
         ("data_directory = '/srv/data'", "set by pgstrata itself"),
         ("port = 5433", "set by pgstrata itself"),
-        ("wal_segment_size = 16MB", "the server tells it"),
-        ("server_version = 17", "the server tells it"),
+        ("wal_segment_size = 16MB", "told by the server"),
+        ("server_version = 17", "told by the server"),
     ],
 )
 def test_what_belongs_to_another_server_is_left_out(line: str, why: str) -> None:

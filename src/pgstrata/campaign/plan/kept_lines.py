@@ -8,6 +8,7 @@ from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.plan.resume import dependent, independent, phases_of
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.numbers import agreeing, counted
 from pgstrata.workload.core.language import Step
 
 
@@ -17,7 +18,10 @@ def kept_lines(plan: Plan) -> list[str]:
     firsts = {run.workload.label: run for run in reversed(plan.missing) if not run.unable}
     lines = [_when_stopped(run) for run in reversed(firsts.values())]
     if loaded := sum(run.from_kept for run in plan.missing):
-        lines.append(f"{loaded} of {len(plan.missing)} runs begin with data that is loaded and kept")
+        begin = agreeing(loaded, "begins", "begin")
+        lines.append(
+            f"{loaded} of {counted(len(plan.missing), 'run')} {begin} with data that is loaded and kept"
+        )
     for run in plan.missing:
         if run.kept:
             names = [step.name for step in run.kept]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pgstrata.campaign.plan.model import PlannedVariant
@@ -26,7 +27,8 @@ def left_out_lines(variants: Sequence[PlannedVariant]) -> list[str]:
             can_be_kept = can_be_kept or (chosen is not None and not chosen.is_fixed)
         for who, some in groups.items():
             where = "" if list(who) == every else f"{', '.join(who)}: "
-            lines.append(f"config: {where}left out {', '.join(some)}: {reason}")
+            why = reason if len(some) == 1 else re.sub(r"\Ait ", "each ", reason)
+            lines.append(f"config: {where}left out {', '.join(some)}: {why}")
     for variant in variants:
         for change in variant.config.mapped:
             if class_of(change.name) is not None:

@@ -364,7 +364,8 @@ class _Examination:
         for number, (seconds, name) in enumerate(queries[:MOST_OTHERS]):
             now = time.monotonic()
             if now >= self._deadline:
-                self._notes.append(f"its effect on {len(queries) - number} other queries was not measured")
+                left = numbers.counted(len(queries) - number, "other query", "other queries")
+                self._notes.append(f"its effect on {left} was not measured")
                 break
             share = (self._deadline - now) / (min(len(queries), MOST_OTHERS) - number)
             effects.append(self._paired(name, seconds, candidate, without, now + share, 1))

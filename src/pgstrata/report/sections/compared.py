@@ -261,8 +261,8 @@ def _options(results: RunSet) -> Section | None:
         if other:
             blocks.append(
                 Prose(
-                    f"Not every run of {workload.name} had the same options: {', '.join(other)} differ. "
-                    "Their rates are not comparable without care.",
+                    f"Not every run of {workload.name} had the same {numbers.plural('option', len(other))}: "
+                    f"{', '.join(other)}. Their rates are not comparable without care.",
                     "bad",
                 )
             )

@@ -27,8 +27,8 @@ def machines(results: RunSet) -> Section | None:
     if trial := sorted({r.machine for r in results.runs if r.record.machine and r.record.machine.trial}):
         blocks.append(
             Prose(
-                f"{', '.join(trial)} are workers of one host that pass for machines, to try a fleet: they "
-                "share its CPUs and its disk, and say nothing of machines.",
+                f"Workers of one host that pass for machines, to try a fleet: {', '.join(trial)}. They share "
+                "its CPUs and its disk, and say nothing of machines.",
                 "bad",
             )
         )

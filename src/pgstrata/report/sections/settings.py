@@ -141,7 +141,8 @@ def show_all(results: RunSet) -> Section | None:
         "of files and places."
     )
     table = _matrix("show-all", "Settings that differ on the running servers", by_variant, names, how)
-    return Section("show-all", f"On the running servers: {len(names)} settings differ", [table], folded=True)
+    title = f"Different on the running servers: {numbers.counted(len(names), 'setting')}"
+    return Section("show-all", title, [table], folded=True)
 
 
 def builds(results: RunSet) -> Section | None:

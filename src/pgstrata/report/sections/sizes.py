@@ -104,7 +104,7 @@ def growth(results: RunSet) -> Table | None:
         rows=[Row([words(what), *map(_size, values)]) for what, values in rows],
         how="What rows and indexes take on disk in each version. The largest tables come first; at the end "
         "is after the last step, with what the workload has added and left behind.",
-        notes=[f"{len(tables) - MOST_TABLES} smaller tables are left out."]
+        notes=[f"Left out: {numbers.counted(len(tables) - MOST_TABLES, 'smaller table')}."]
         if len(tables) > MOST_TABLES
         else [],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from pgstrata import numbers
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
@@ -75,7 +76,9 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     )
     blocks: list[Block] = [Prose(verdict, "" if changed else "even"), table, *listings[:MOST_LISTINGS]]
     if len(listings) > MOST_LISTINGS:
-        blocks.append(Prose(f"{len(listings) - MOST_LISTINGS} more pairs are not spelled out.", "even"))
+        blocks.append(
+            Prose(f"Not spelled out: {numbers.counted(len(listings) - MOST_LISTINGS, 'more pair')}.", "even")
+        )
     return blocks
 
 

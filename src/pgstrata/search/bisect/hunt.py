@@ -27,7 +27,7 @@ from pgstrata.measure.two_servers import (
     TooFewPairsError,
     TwoServers,
 )
-from pgstrata.numbers import counted
+from pgstrata.numbers import agreeing, counted
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect import state as states
@@ -296,7 +296,8 @@ class _Hunt:
         state.prior = [float(f"{p:.4g}") for p in prior]
         likely = sum(p > 2 / line.n for p in prior)
         by = "what they change, and the functions counted" if campaign else "what they change"
-        self._say(f"the commits are weighed by {by}: {likely} of {line.n} are more likely than most")
+        are = agreeing(likely, "is", "are")
+        self._say(f"the commits are weighed by {by}: {likely} of {line.n} {are} more likely than most")
         return True
 
     def _only_one_way(self, by: By, error: PgstrataError) -> None:

@@ -58,7 +58,7 @@ MANAGED = SettingClass(
 
 PRESET = SettingClass(
     "told by the server",
-    "the server tells it, and no configuration can set it",
+    "told by the server, and no configuration can set it",
     _names(
         "block_size data_checksums data_directory_mode debug_assertions huge_pages_status in_hot_standby "
         "integer_datetimes is_superuser lc_collate lc_ctype max_function_args max_identifier_length "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.classes import LIBRARIES, LOCALES, OUTSIDE, is_left_out, may_reach_outside
+from pgstrata.server.config.classes import LIBRARIES, LOCALES, is_left_out, may_reach_outside
 from pgstrata.server.config.conf_file import SettingLine
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.settings import (
@@ -147,7 +147,9 @@ def _unlisted(written: SettingLine, known: KnownSettings, keep: Collection[str])
     is_there = known.has_unlisted(name)
     if is_there or (is_there is None and known.major > newest_major()):
         if may_reach_outside(name) and written.value.strip() and name not in keep:
-            return MappedSetting("dropped", reason=f"it is called like a setting of which {OUTSIDE.reason}")
+            return MappedSetting(
+                "dropped", reason="it is called like a setting that reaches outside the cluster"
+            )
         return MappedSetting("set", name, written.value)
     near = nearest_name(name, tuple(_SUCCESSORS))
     raise UsageError(

@@ -61,7 +61,7 @@ def judged_table(base: str, judged: Judged, keys: Sequence[tuple[str, str]] = ()
         keys=[*keys, ("variant", judged.variant)],
         notes=[
             *(
-                [f"{len(ordered) - MOST_ROWS} more statements take less time."]
+                [f"With less time: {numbers.counted(len(ordered) - MOST_ROWS, 'more statement')}."]
                 if len(ordered) > MOST_ROWS
                 else []
             ),

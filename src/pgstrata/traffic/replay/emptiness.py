@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pgstrata import numbers
 from pgstrata.page.blocks import Column, Row, Table, words
 from pgstrata.page.results import StepResults
 from pgstrata.store.statement import Statement
@@ -108,7 +109,9 @@ def emptiness_table(emptinesses: Sequence[Emptiness], keys: Sequence[tuple[str, 
         "may be right: the log does not say whether the original found one. Many more than the application "
         "expects mean that the data is older or newer than the log, or has other keys.",
         keys=keys,
-        notes=[f"{len(ordered) - MOST_ROWS} more take less time."] if len(ordered) > MOST_ROWS else [],
+        notes=[f"With less time: {numbers.counted(len(ordered) - MOST_ROWS, 'more statement')}."]
+        if len(ordered) > MOST_ROWS
+        else [],
     )
 
 

@@ -181,7 +181,7 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
         rows=rows,
         how=_STATEMENTS,
         keys=(("workload", workload.name), ("step", step.name)),
-        notes=[f"{len(statements) - MOST_ROWS} more statements are in run.json."]
+        notes=[f"In run.json: {numbers.counted(len(statements) - MOST_ROWS, 'more statement')}."]
         if len(statements) > MOST_ROWS
         else [],
     )

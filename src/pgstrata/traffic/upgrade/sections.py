@@ -316,8 +316,9 @@ def _alone(measured: Measured) -> str:
     names = {statement.name for record in records for statement in record.statements}
     executed = {statement.name for record in records for statement in record.statements if statement.slices}
     limit = max(record.budget_seconds for record in records)
+    were = numbers.agreeing(len(executed), "was", "were")
     return (
-        f"{text} {len(executed)} of {numbers.counted(len(names), 'statement')} were executed so, in "
+        f"{text} {len(executed)} of {numbers.counted(len(names), 'statement')} {were} executed so, in "
         f"{numbers.duration(max(record.seconds for record in records))} (at most "
         f"{max(record.most_statements for record in records)} statements and {numbers.duration(limit)})."
     )

@@ -125,8 +125,8 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     if without:
         notes.append(
-            f"without {', '.join(question.without_extensions)} {len(without):,} "
-            f"{numbers.plural('statement', len(without))} of the dump are left out: see Not covered"
+            f"without {', '.join(question.without_extensions)} {numbers.counted(len(without), 'statement')} "
+            f"of the dump {numbers.agreeing(len(without), 'is', 'are')} left out: see Not covered"
         )
     return TriedUpgrade(
         question,

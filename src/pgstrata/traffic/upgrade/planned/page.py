@@ -207,7 +207,9 @@ def _plans(planned: PlannedUpgrade, target: PlannedVersion) -> Section:
         "version's own estimate: it is no time, and models of two versions differ. Statements with most "
         f"{planned.asked.of} come first.",
         stacked=True,
-        notes=[f"{len(target.changed) - MOST_ROWS:,} more are in the answer as JSON."]
+        notes=[
+            f"In the answer as JSON: {numbers.counted(len(target.changed) - MOST_ROWS, 'more statement')}."
+        ]
         if len(target.changed) > MOST_ROWS
         else [],
     )
