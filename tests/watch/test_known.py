@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.watch.file import read_watch
 from pgstrata.watch.history import Alarm, Moved
-from pgstrata.watch.known import changes_of
+from pgstrata.watch.known import changes_of, line_of
 from pgstrata.watch.passing import line_between, raise_new_alarms
 from pgstrata.watch.site.command import read_known
 from pgstrata.watch.text import costs
+from support.tree import commit, git
 from support.watched import STEPS, make_watch, raise_alarm
 
 FIRST = f"pgbench {STEPS[0]}"
@@ -79,3 +81,24 @@ def test_an_alarm_that_a_single_value_has_raised_is_taken_back(tmp_path: Path) -
 def test_a_commit_takes_no_longer_than_its_parts(tmp_path: Path) -> None:
     known = read_known(make_watch(tmp_path, SUBJECTS[:3], {}))
     assert "60.0 s and 90.0 s of CPU in the median; without its build, 60.0 s of CPU." in costs(known)
+
+
+def test_an_acknowledged_commit_that_is_not_there_is_said(tmp_path: Path) -> None:
+    file = make_watch(tmp_path, SUBJECTS[:3], {})
+    repo = tmp_path / "repo"
+    there = [git(repo, "rev-parse", f"main~{back}") for back in (0, 1)]
+    git(repo, "checkout", "-q", "-b", "elsewhere", "main~2")
+    there.append(commit(repo, "on no watched line"))
+    mistyped = there[0][:11] + ("0" if there[0][11] != "0" else "1")
+    entries = [there[0], there[1][:8], there[2], mistyped, "0" * 40]
+    file.write_text(
+        file.read_text()
+        + "".join(f'\n[[acknowledged]]\ncommit = "{hash_}"\nnote = "meant"\n' for hash_ in entries)
+    )
+    lines: list[str] = []
+    line_of(read_watch(file), lines.append)
+    begin = f"warning: {file}: `acknowledged` names no commit: there is no commit "
+    assert lines == [
+        f"{begin}'{mistyped}' in {repo} (near are {there[0][:12]}; correct its hash, or remove the entry)",
+        f"{begin}'{'0' * 40}' in {repo} (correct its hash, or remove the entry)",
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.search.bisect.hunt import TRIES, recipe_of
 from pgstrata.search.bisect.line import Range, Stop, commits, is_ancestor
 from pgstrata.search.bisect.procedure import BUILD_ERROR
@@ -156,7 +157,23 @@ def line_of(watch: Watch, say: Callable[[str], None]) -> Line:
     """Returns the commits that are watched now. Raises UsageError for a repository, branch or commit that
     does not exist, or no line between them; ServerError where the repository cannot be read or reached."""
     with watch.naming():
-        return _line_of(watch.file, say)
+        line = _line_of(watch.file, say)
+    for entry in watch.file.acknowledged:
+        if (why := _unknown(entry.commit, line)) is not None:
+            say(f"warning: {shown(watch.path)}: `acknowledged` names no commit: {why}")
+    return line
+
+
+def _unknown(commit: str, line: Line) -> str | None:
+    """Returns why an acknowledged commit is none, and the next step; None where the repository has it."""
+    if any(hash_.startswith(commit) for hash_ in line.places):
+        return None
+    try:
+        commit_of(line.repo, commit)
+    except UsageError as error:
+        near = f"{error.hint}; " if error.hint.startswith("near") else ""
+        return f"{error.message} ({near}correct its hash, or remove the entry)"
+    return None
 
 
 def _line_of(file: WatchFile, say: Callable[[str], None]) -> Line:
