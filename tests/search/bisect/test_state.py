@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.search.bisect import state as states
+from pgstrata.search.bisect.hunt import TRIES, tries_of
 from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.state import FILE, Measurement, SetAside
 
@@ -68,3 +70,11 @@ def test_a_state_of_another_version_is_not_taken_for_this_one(tmp_path: Path) ->
     (tmp_path / FILE).write_text(json.dumps({**document, "version": 99}))
     with pytest.raises(StoreError, match="another version"):
         states.load(tmp_path)
+
+
+def test_where_all_cpus_may_be_used_nothing_is_measured_again() -> None:
+    quiet = measurement(0, 2)
+    busy = msgspec.structs.replace(quiet, others=0.4)
+    assert [tries_of("rate", 0.25, timed) for timed in ([], [quiet], [busy, quiet])] == [TRIES] * 3
+    assert tries_of("rate", 0.25, [quiet, busy]) == 1
+    assert tries_of("rate", 1.0, []) == tries_of("instructions", 0.25, []) == 1

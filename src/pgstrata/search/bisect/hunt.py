@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -306,12 +306,10 @@ class _Hunt:
         self._say(f"note: the ends are not measured both ways: {error.message}")
 
     def _quietly(self, by: By, task: Task, build_seconds: float) -> Measurement:
-        """Makes a comparison, again if other programs used the CPUs meanwhile. If they did so up to the last
-        try of the comparison before, a quieter moment is not to be expected. Raises as `TwoServers.measure`,
-        and StoreError."""
+        """Makes a comparison, again if other programs used the CPUs meanwhile (`tries_of`). Raises as
+        `TwoServers.measure`, and StoreError."""
         search, state = self._search, self._state
-        timed = state.measured_by("rate")
-        tries = 1 if by == "instructions" or any(m.disturbed for m in timed[-1:]) else TRIES
+        tries = tries_of(by, search.work.other_load, state.measured_by("rate"))
         while True:
             begun, others = time.monotonic(), OtherLoad()
             name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
@@ -343,6 +341,14 @@ class _Hunt:
             work = replace(work, seconds=max(work.seconds, 20.0))
         base, other = stops[task.base].variant, stops[task.other].variant
         return TwoServers(work, base, other, name, search.folder / RUNS, profile).measure(self._console)
+
+
+def tries_of(by: By, other_load: float, timed: Sequence[Measurement]) -> int:
+    """Returns how often a comparison is made beside other programs that use the CPUs: once where they may use
+    all of them, or counts do not depend on it. If they did so up to the last try of the comparison before, a
+    quieter moment is not to be expected."""
+    once = by == "instructions" or other_load >= 1 or any(m.disturbed for m in timed[-1:])
+    return 1 if once else TRIES
 
 
 def build_server(
@@ -426,4 +432,5 @@ __all__ = [
     "of_machine",
     "recipe_of",
     "result_of",
+    "tries_of",
 ]
