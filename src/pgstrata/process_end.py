@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -73,10 +74,13 @@ def leave_thread_behind() -> None:
 
 
 def exit_process(code: int) -> NoReturn:
-    """Ends the program. A thread that was left behind is not waited for, and no library cleans up under it:
-    what OpenSSL frees at the end, libpq may still compute with."""
+    """Ends the program, as `multiprocessing` ends its processes: threads are waited for and exit functions
+    are called, but no library cleans up. A thread in C++ code that needs the interpreter while it is taken
+    down aborts the process ("terminate called without an active exception"). A thread that was left behind
+    is not waited for: what OpenSSL frees at the end, libpq may still compute with."""
     if not _threads_left:
-        sys.exit(code)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
