@@ -17,11 +17,18 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pgstrata.cli.main import app
+from pgstrata.cli.query import BY_THEMSELVES
+from pgstrata.cli.show import BY_ITSELF
+from pgstrata.judge.compare import margin_of
 from pgstrata.judge.marks import THRESHOLDS
+from pgstrata.judge.pairs import ratio_of
+from pgstrata.measure.progress import step_line
+from pgstrata.numbers import quantity
 from pgstrata.page.results import read_results
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
-from pgstrata.store import RunKey
+from pgstrata.stats.criterion import Criterion
+from pgstrata.store import Results, RunKey
 from pgstrata.store.record import Slice, StepRecord
 from support.needs import needs
 from support.page import PageReader, Written
@@ -193,6 +200,35 @@ def test_the_terminal_says_what_the_page_says(written: Written) -> None:
         for rate in (base, other):
             shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"
             assert shown in plain, (step, shown)
+
+
+def test_progress_says_the_rate_of_the_page(written: Written) -> None:
+    """The line at a step's end is the base's rate × the ratio of the same pairs."""
+    figures = _compared(written, "compare")
+    runs = {run.variant: run for run in Results(written.results).runs()}
+    records = {variant: {step.name: step for step in run.steps} for variant, run in runs.items()}
+    if not records[BASE][STEPS[0]].slices:
+        pytest.skip("nothing took turns here")
+    for (variant, step), (base, other, _) in figures.items():
+        ours, theirs = records[BASE][step], records[variant][step]
+        ratio = ratio_of(ours, theirs, Criterion(margin_of(runs.values())), watched=False)
+        assert ratio is not None and ours.rate == base
+        line, by_itself = step_line(theirs, base * ratio), step_line(theirs)
+        assert quantity(other, theirs.rate_unit) in line
+        assert (quantity(other, theirs.rate_unit) in by_itself) == (
+            theirs.rate == pytest.approx(other, rel=1e-3)
+        )
+
+
+def test_rates_of_single_runs_are_said_to_be_such(written: Written) -> None:
+    """`show` and `query` have what was stored with a run, which gives another ratio than pairs do."""
+    took_turns = any(step.slices for run in Results(written.results).runs() for step in run.steps)
+    run = next(run for run in Results(written.results).runs() if run.variant == OTHER)
+    shown = CliRunner().invoke(app, ["show", run.run_id, "--results", str(written.results)])
+    assert (BY_ITSELF in shown.stdout) == took_turns
+    for sql, is_said in (("select variant, rate from steps", True), ("select variant from steps", False)):
+        asked = CliRunner().invoke(app, ["query", sql, "--results", str(written.results)])
+        assert asked.exit_code == 0 and (BY_THEMSELVES in asked.stderr) == is_said
 
 
 def test_thresholds_colour_the_same_ratio(written: Written) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +42,15 @@ def query(
         except KeyboardInterrupt:
             # Closing waits for what DuckDB makes ahead, maybe without end; there is nothing to tidy up.
             os._exit(130)
+    if re.search(r"\brate\b", sql, re.I) and format is Format.table:
+        print(BY_THEMSELVES, file=sys.stderr)
     left_out(answer.broken)
+
+
+BY_THEMSELVES = (
+    "note: `rate` is of each run by itself; where variants took turns, the rates that belong to the ratio "
+    "between them are those of pgstrata compare"
+)
 
 
 def _elsewhere(folder: Path) -> str:

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from pgstrata.store.record import BuiltRecord, CountRecord, StepRecord
 
 
+BY_ITSELF = (
+    "rates are of this run by itself; it took turns with others, and the rates that belong to the ratio "
+    "between them are those of pgstrata compare"
+)
+"""What is said beside rates of a run that took turns: the ratio of pairs is another one than that of two of
+them."""
+
+
 @prints("pgstrata.store.record:RunRecord")
 def show(
     run: Annotated[
@@ -130,6 +138,8 @@ def lines(run: Run) -> list[str]:
         text += _counted(counted)
     else:
         text += ["", *aligned(columns, [_row(step) for step in run.steps])]
+        if any(step.slices for step in run.steps):
+            text.append(BY_ITSELF)
     if (error := record.error) is not None:
         text += ["", f"failed: {error.message}"]
         if error.hint:

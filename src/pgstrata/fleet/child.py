@@ -188,7 +188,7 @@ class _Told:
         left = seconds_left(self._step, at, 0)
         _tell(what=self._step.name, at=round(at, 1), left=None if left is None else round(left, 1))
 
-    def step_ended(self, record: StepRecord) -> None:
+    def step_ended(self, record: StepRecord, rate: float | None = None) -> None:
         self._step = None
         _tell(what=f"{record.name}: done")
 

@@ -75,6 +75,13 @@ def verdict_of(pairs: Pairs, criterion: Criterion, *, watched: bool, span: float
     return compare(*pairs, criterion=criterion)
 
 
+def ratio_of(base: TookTurns, other: TookTurns, criterion: Criterion, *, watched: bool) -> float | None:
+    """Returns how many times as fast the other is, as the verdict on the same slices says; None without
+    pairs."""
+    verdict = verdict_of(pairs_of(base, other), criterion, watched=watched, span=base.span)
+    return verdict.ratio if verdict.n else None
+
+
 def together(parts: Sequence[Pairs]) -> Pairs:
     """Returns the pairs of several repeats one after the other; blocks only where all of them have some."""
     base = [rate for part in parts for rate in part.base]
@@ -92,6 +99,7 @@ __all__ = [
     "left_out",
     "neighbours",
     "pairs_of",
+    "ratio_of",
     "together",
     "verdict_of",
 ]

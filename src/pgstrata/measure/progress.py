@@ -30,7 +30,8 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class Progress(Protocol):
-    """What the conductor reports. `second` gets the driver's event, `step_ended` the step record.
+    """What the conductor reports. `second` gets the driver's event, `step_ended` the step record, and the
+    rate that belongs to the ratio to the base where that is another one than the record's.
 
     Runs begin and end together where they take turns. number: from 1; total: how many runs or comparisons
     there are; failed: those that failed, and why; seconds: by the clock, of all of them together.
@@ -43,7 +44,7 @@ class Progress(Protocol):
     def step_begins(self, step: Step) -> None: ...
     def round_begins(self, number: int, variant: str) -> None: ...
     def second(self, event: Second) -> None: ...
-    def step_ended(self, record: StepRecord) -> None: ...
+    def step_ended(self, record: StepRecord, rate: float | None = None) -> None: ...
 
 
 def plain_lines(console: Console) -> Callable[[str], None]:
@@ -83,9 +84,11 @@ def seconds_left(step: Step, at: float, done: int) -> float | None:
     return None
 
 
-def step_line(record: StepRecord) -> str:
-    """Returns a step as a single line: name, rate, seconds, and whether its writers kept up."""
-    shown = "no rate" if record.rate is None else quantity(record.rate, record.rate_unit)
+def step_line(record: StepRecord, rate: float | None = None) -> str:
+    """Returns a step as a single line: name, rate, seconds, and whether its writers kept up. rate: in the
+    place of the record's."""
+    rate = record.rate if rate is None else rate
+    shown = "no rate" if rate is None else quantity(rate, record.rate_unit)
     line = f"{record.name:<10} {shown:>28}"
     line += f"  {record.seconds:8.1f} s"
     if record.sla_met is False:
@@ -170,12 +173,12 @@ class PlainProgress:
         )
         self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}; {self._left()}")
 
-    def step_ended(self, record: StepRecord) -> None:
+    def step_ended(self, record: StepRecord, rate: float | None = None) -> None:
         self._pace.step_ended(record.seconds)
         if record.slices:
             self._measured += record.seconds
         self._step = None
-        self.say(f"  {step_line(record)}")
+        self.say(f"  {step_line(record, rate)}")
 
 
 class LiveProgress(PlainProgress):

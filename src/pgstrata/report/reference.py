@@ -129,7 +129,7 @@ STEP = {
     "reads_only": "it leaves the data as it is",
     "started": "time at which its clock started",
     "seconds": "measured time",
-    "rate": "the headline",
+    "rate": "the headline, of this run by itself",
     "rate_unit": "unit of the rate",
     "role": "the role that the headline counts",
     "operations": "of that role",

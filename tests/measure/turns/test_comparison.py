@@ -10,6 +10,7 @@ import pytest
 
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.numbers import quantity
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
@@ -59,6 +60,10 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
         "update-index": "slices",
     }
     assert by_step["point-query"]["n"] == 4
+    # What the progress has told at the end of a step is what the comparison says.
+    for step in by_step.values():
+        for rate in (step["base_rate"], step["other_rate"]):
+            assert quantity(rate, step["unit"]) in done.stderr, step["step"]
     # Only one of them loaded, with an engine of its own; what both did they did alike.
     assert json.loads(compared.stdout)[0]["differences"] == []
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,11 @@ class ActiveRun:
     def database(self) -> str:
         """The database that is measured."""
         return self._database
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What work of the workload has found so far."""
+        return self._facts
 
     def measure(self) -> tuple[Path, str | None]:
         """Measures the run. Returns its folder, and the sentence that says why it failed or None.
@@ -383,9 +389,11 @@ class ActiveRun:
         taken: TookTurns | None = None,
         *,
         reachable: bool = True,
-    ) -> None:
-        """Stores a step, and keeps of it what belongs to the whole run. The same arguments as
-        `StepMeasurement.store`. Raises DriverError where the step was cut short."""
+        ratio: tuple[float, float] | None = None,
+    ) -> float | None:
+        """Stores a step, and keeps of it what belongs to the whole run; returns its rate. The same arguments
+        as `StepMeasurement.store`; ratio: the rate of the base, and the ratio to it, whose product is told
+        instead. Raises DriverError where the step was cut short."""
         keep = measurement.step.name in self._outlive
         stored = measurement.store(taken, reachable=reachable, keep=keep)
         result = stored.result
@@ -396,13 +404,14 @@ class ActiveRun:
         if taken is not None:
             parts = numbers.counted(len(taken.slices), kind_of(taken.turns).part)
             self.progress.say(f"  {self.planned.key.variant} in {parts}:")
-        self.progress.step_ended(result.record)
+        self.progress.step_ended(result.record, None if ratio is None else math.prod(ratio))
         if stored.rejected:
             name, words = next(iter(stored.rejected.items()))
             more = f", and {len(stored.rejected) - 1} more" if len(stored.rejected) > 1 else ""
             self.progress.say(f"  {'':<10} rejected: {name}: {server_said(words, 200)}{more}")
         if taken is None and result.error is not None:
             raise cut_short(measurement.step, result.error)
+        return result.record.rate
 
     def explained(self, error: PgstrataError) -> tuple[PgstrataError, str]:
         """Returns the cause behind the error that the driver or psycopg saw (a full disk, a server that

@@ -172,9 +172,14 @@ class Group:
             participant.blocks.append(pair)
 
     def end(self) -> None:
-        """Stores what was measured of the present step, also of participants that have failed."""
-        for participant in self.participants:
-            participant.store()
+        """Stores what was measured of the present step, also of participants that have failed. The base is
+        first: the rates that are told of the others are its rate × their ratios."""
+        base = next((p for p in self.participants if p.label == self.base), self.participants[0])
+        others = [participant for participant in self.participants if participant is not base]
+        ratios = [participant.ratio_to(base) for participant in others]
+        rate = base.store()
+        for participant, ratio in zip(others, ratios, strict=True):
+            participant.store(None if rate is None or ratio is None else (rate, ratio))
 
 
 def is_balanced(pairs: int) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
+from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of, ratio_of
+from pgstrata.judge.recall import FACT as RECALL
 from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
 from pgstrata.judge.times import TimesSide, judge_times, part_of
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
@@ -258,12 +259,23 @@ class Participant:
             self.cluster.restore()
         self.cluster.start()
 
-    def store(self) -> None:
-        """Puts what was measured of the step together and stores it, also of a variant that failed."""
+    def ratio_to(self, base: Participant) -> float | None:
+        """Returns how many times as fast as the base this variant is at the present step, as the page will
+        say it; None where pairs do not tell."""
+        settings, drawn = self.run.settings, self.run.facts.get(RECALL, {})
+        if self.measurement is None or base.measurement is None or self.measurement.step.name in drawn:
+            return None
+        return ratio_of(base, self, Criterion(settings.margin), watched=settings.until == "verdict")
+
+    def store(self, ratio: tuple[float, float] | None = None) -> float | None:
+        """Puts what was measured of the step together and stores it, also of a variant that failed; returns
+        its rate. ratio: as of `ActiveRun.store`."""
+        rate = None
         if self.measurement is not None and self.measurement.parts:
-            self.run.store(self.measurement, self, reachable=self.error is None)
+            rate = self.run.store(self.measurement, self, reachable=self.error is None, ratio=ratio)
         self.measurement, self.turns, self.slices, self.blocks, self.span = None, None, [], [], None
         self.slice_seconds, self.cpus, self.one_start = None, set(), False
+        return rate
 
     def rounds(self) -> Rounds:
         """Returns the executions of each statement of a replay in the present step; empty for other steps."""

@@ -132,7 +132,8 @@ def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]
             rows=rows,
             keys=keys,
             how=f"The names are the field's. {_names(seen)}. Figures of CPU and disks are of the whole "
-            "host over the step. With several repeats each figure is their median.",
+            "host over the step. With several repeats each figure is their median. Each is of a variant by "
+            "itself: where variants took turns, the table of rates has those that belong to the ratios.",
         )
     ]
     if results.base in metrics and len(metrics) > 1:
