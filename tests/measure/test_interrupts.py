@@ -23,6 +23,20 @@ def test_a_signal_is_raised_where_it_arrives() -> None:
     assert messages
 
 
+@pytest.mark.parametrize("error", [ImportError, AttributeError, RuntimeError])
+def test_what_cannot_be_said_at_that_moment_does_not_take_the_place_of_the_signal(
+    error: type[Exception],
+) -> None:
+    """Saying it needs a module whose import the signal has interrupted: it is there in part."""
+
+    def say(text: str) -> None:
+        raise error(text)
+
+    with Interrupts(say), pytest.raises(Interrupted):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+
 def test_ctrl_c_is_130() -> None:
     with Interrupts(), pytest.raises(Interrupted) as caught:
         os.kill(os.getpid(), signal.SIGINT)

@@ -115,8 +115,9 @@ class Interrupts:
             os.kill(os.getpid(), signum)
 
     def _tell(self, text: str) -> None:
-        # It may come while something else is being written, and files cannot be written to in between.
-        with suppress(RuntimeError):
+        # It may come while something else is being written, and files cannot be written to in between; or
+        # while a module is imported that printing needs.
+        with suppress(RuntimeError, ImportError, AttributeError):
             self._say(text)
 
     def check(self) -> None:
