@@ -10,15 +10,15 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.files.user_files import shown
-from pgstrata.workload.core.options import FILLED_IN, OneOrMore, Seconds, WorkloadOptions
+from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
 from pgstrata.workload.core.scripts import beside
 from pgstrata.workload.custom.contents import digest_of
-from pgstrata.workload.custom.options import CustomOptions
+from pgstrata.workload.custom.options import CustomOptions, FilledInOptions
 
 MOST_SPEED = 1e6
 
 
-class ReplayOptions(WorkloadOptions):
+class ReplayOptions(WorkloadOptions, FilledInOptions):
     """Options of workload `replay`."""
 
     file: str = Field("", description="the captured file (`pgstrata capture` makes it)")
@@ -54,16 +54,6 @@ class ReplayOptions(WorkloadOptions):
     overtime: Seconds = Field(
         600,
         description="seconds without any answer, at the end of a replay, after which it has failed",
-    )
-    without: Annotated[dict[str, str], FILLED_IN] = Field(
-        default_factory=dict,
-        description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
-        "left out, by digest, and why",
-    )
-    contents: Annotated[dict[str, str], FILLED_IN] = Field(
-        default_factory=dict,
-        description="filled in by pgstrata: digests of all files, so that other content is another "
-        "measurement",
     )
 
     @field_validator("file")

@@ -171,7 +171,22 @@ class ScriptStep(OptionTable):
         )
 
 
-class CustomOptions(CurveOptions):
+class FilledInOptions(BaseModel):
+    """Options of what loads files, as far as pgstrata fills them in."""
+
+    without: Annotated[dict[str, str], FILLED_IN] = Field(
+        default_factory=dict,
+        description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
+        "left out, by digest, and why",
+    )
+    contents: Annotated[dict[str, str], FILLED_IN] = Field(
+        default_factory=dict,
+        description="filled in by pgstrata: digests of all files, so that other content is another "
+        "measurement",
+    )
+
+
+class CustomOptions(CurveOptions, FilledInOptions):
     """Options of a workload of files."""
 
     setup: tuple[Rows | str, ...] = Field(
@@ -283,17 +298,6 @@ class CustomOptions(CurveOptions):
             "how answers are compared, by digest: rows in any order or in theirs, both with "
             "fractions to 12 digits; or every letter"
         ),
-    )
-
-    without: Annotated[dict[str, str], FILLED_IN] = Field(
-        default_factory=dict,
-        description="filled in by `pgstrata upgrade --without-extension`: statements of `setup` that are "
-        "left out, by digest, and why",
-    )
-    contents: Annotated[dict[str, str], FILLED_IN] = Field(
-        default_factory=dict,
-        description="filled in by pgstrata: digests of all files, so that other content is another "
-        "measurement",
     )
 
     @field_validator("setup")
