@@ -302,9 +302,8 @@ def _look(path: Path, clock: Clock, encoding: Encoding, wanted: Prefix | None) -
 def _look_at_input(clock: Clock, encoding: Encoding, wanted: Prefix | None) -> LogFile:
     """Returns the form of what comes on standard input. Raises UsageError."""
     raw = incoming.standard_input()
-    lines = unpacked(incoming.buffered(raw))
     try:
-        head = _head(lines)
+        head = _head(unpacked(incoming.buffered(raw)))
     except ERRORS as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"standard input cannot be read: {why}") from error

@@ -134,25 +134,13 @@ class _Bounded(io.RawIOBase):
     def __init__(self, unpacked: io.RawIOBase | io.BufferedIOBase, raw: IO[bytes], counts: Counted) -> None:
         self._unpacked, self._counts, self._raw = unpacked, counts, raw
         self._made = 0
-        self._begin = b""
-        self._has_begun = False
 
     def readable(self) -> bool:
         """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fills the buffer, without a byte order mark. Raises UsageError for a file that unpacks to far too
-        much."""
-        if not self._has_begun:
-            self._has_begun = True
-            while len(self._begin) < len(BOM_UTF8) and (data := self._unpacked.read(len(BOM_UTF8))):
-                self._begin += data
-            self._begin = self._begin.removeprefix(BOM_UTF8)
-        if self._begin:
-            size = min(len(buffer), len(self._begin))
-            buffer[:size], self._begin = self._begin[:size], self._begin[size:]
-            return size
+        """Fills the buffer. Raises UsageError for a file that unpacks to far too much."""
         size = self._unpacked.readinto(buffer) or 0
         self._made += size
         if self._made > ALWAYS and self._made > MOST_TIMES * self._counts.bytes:
@@ -189,15 +177,20 @@ class Counted(io.RawIOBase):
 
 
 def unpacked(raw: IO[bytes]) -> IO[bytes]:
-    """Returns the bytes of a file, unpacked where gzip, bzip2, xz or zstd has packed them.
+    """Returns the bytes of a file, unpacked where gzip, bzip2, xz or zstd has packed them, and without the
+    byte order mark with which programs of Windows begin text.
 
-    raw: buffered. Reading raises one of ERRORS where the file is damaged, UsageError where it is far too
-    large for a log.
+    raw: buffered. This and reading raise one of ERRORS where the file is damaged, UsageError where it is far
+    too large for a log.
     """
+    lines = cast(io.BufferedReader, _unpacked(raw))
+    if lines.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+        lines.read(len(BOM_UTF8))
+    return lines
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
     head = cast(io.BufferedReader, raw).peek(6)[:6]
-    if head.startswith(BOM_UTF8):
-        raw.read(len(BOM_UTF8))  # as programs of Windows begin text
-        return raw
     counted = Counted(raw)
     packed = cast(IO[bytes], io.BufferedReader(counted, _CHUNK))
     stream: io.RawIOBase | io.BufferedIOBase
