@@ -119,6 +119,16 @@ def reading(side: Side) -> tuple[float, float, float, float]:
     return time.monotonic(), side.orders(), side.client_seconds(), side.server_seconds()
 
 
+def add_pairs(arguments: argparse.Namespace, sides: dict[str, Side], missing: int, until: float) -> None:
+    """Measures pairs and adds them to the file, until none is missing or the time is over."""
+    for _ in range(missing):
+        if time.monotonic() > until:
+            print("its time is over; the same command goes on")
+            return
+        append(arguments.out, line := pair(arguments, sides))
+        print(", ".join(f"{name} {line['nopm'][name]:,.0f} NOPM" for name in sides), flush=True)
+
+
 def measure(arguments: argparse.Namespace) -> None:
     """Makes what the file lacks, until the time is over."""
     until = time.monotonic() + arguments.hours * 3600
@@ -142,12 +152,7 @@ def measure(arguments: argparse.Namespace) -> None:
                 admin.execute("ALTER SYSTEM RESET track_functions")
                 admin.execute("SELECT pg_reload_conf()")
         with working(arguments, cluster, ours, scratch) as sides:
-            for _ in range(missing):
-                if time.monotonic() > until:
-                    print("its time is over; the same command goes on")
-                    return
-                append(arguments.out, line := pair(arguments, sides))
-                print(", ".join(f"{name} {line['nopm'][name]:,.0f} NOPM" for name in sides), flush=True)
+            add_pairs(arguments, sides, missing, until)
 
 
 # --- what is said ------------------------------------------------------------------------------

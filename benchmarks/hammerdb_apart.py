@@ -27,9 +27,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hammerdb import TITLES, Json, options, pair, ratio, run
+from hammerdb import TITLES, Json, add_pairs, options, ratio, run
 from hammerdb_sides import Connection, Side, numbers_of, serving, steps, working
-from sensitivity.measure import append, begun
+from sensitivity.measure import begun
 from tproc_c_calls import HAMMERDB, OURS
 
 from pgstrata.tproc_c.options import TprocCOptions
@@ -203,12 +203,7 @@ def measure(arguments: argparse.Namespace) -> None:
         with working(arguments, cluster, chosen, scratch) as sides:
             if arguments.pin:
                 pin(sides.values())
-            for _ in range(missing):
-                if time.monotonic() > until:
-                    print("its time is over; the same command goes on")
-                    return
-                append(arguments.out, line := pair(arguments, sides))
-                print(", ".join(f"{name} {line['nopm'][name]:,.0f}" for name in sides), flush=True)
+            add_pairs(arguments, sides, missing, until)
 
 
 def table(lines: Sequence[Json]) -> str:
