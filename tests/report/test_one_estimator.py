@@ -43,17 +43,18 @@ WHOLE = {BASE: 20.7, OTHER: 29.1, THIRD: 20.7}
 """What the whole steps say."""
 
 
-def _with_slices(variant: str, dice: np.random.Generator) -> Iterator[Slice]:
+def _with_slices(variant: str, dice: np.random.Generator, waited: float) -> Iterator[Slice]:
     for pair in range(1, 61):
-        yield Slice(pair=pair, seconds=1.0, rate=20.7 * PAIRED[variant] * float(dice.normal(1, 0.01)))
+        rate = 20.7 * PAIRED[variant] * float(dice.normal(1, 0.01))
+        yield Slice(pair=pair, seconds=1.0, rate=rate, waited=waited)
 
 
-def _slices(root: Path, source: Path) -> None:
+def _slices(root: Path, source: Path, waited: float = 0.0) -> None:
     dice = np.random.default_rng(1)
     for variant in (BASE, OTHER, THIRD):
 
         def change(step: StepRecord, variant: str = variant) -> StepRecord:
-            slices = tuple(_with_slices(variant, dice)) if step.name in STEPS else ()
+            slices = tuple(_with_slices(variant, dice, waited)) if step.name in STEPS else ()
             return structs.replace(step, rate=WHOLE[variant], slices=slices, measured=step.name in STEPS)
 
         comparison = comparison_record(BASE, OTHER, THIRD)
@@ -229,6 +230,24 @@ def test_rates_of_single_runs_are_said_to_be_such(written: Written) -> None:
     for sql, is_said in (("select variant, rate from steps", True), ("select variant from steps", False)):
         asked = CliRunner().invoke(app, ["query", sql, "--results", str(written.results)])
         assert asked.exit_code == 0 and (BY_THEMSELVES in asked.stderr) == is_said
+
+
+@pytest.mark.long
+def test_where_no_pair_is_left_no_table_has_a_ratio(tmp_path: Path) -> None:
+    """The rates of whole steps have one, but `compare` says that nothing was held against each other."""
+    source = make_run(tmp_path / "source", RunKey("c", BASE, "insert", 1), seconds=4)
+    _slices(tmp_path / "results", source, waited=0.5)
+    report = write_report(tmp_path / "results", out=tmp_path / "report")
+    written = Written(tmp_path / "results", report, PageReader(report.html))
+    assert {other for _, other, _ in _compared(written, "compare").values()} == {None}
+    for row in _csv(written, "relative-rates"):
+        ratios = [
+            row[name] for name in row if name.split(" [")[0] in STEPS and row["variant"] in (OTHER, THIRD)
+        ]
+        assert not any(ratios)
+    text = io.StringIO()
+    print_summary(read_results(written.results), Console(file=text, width=200))
+    assert not re.search(r"1\.4\d|41 %", text.getvalue())
 
 
 def test_thresholds_colour_the_same_ratio(written: Written) -> None:

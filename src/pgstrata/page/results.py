@@ -169,11 +169,13 @@ class RunSet:
 
     def ratio(self, step: StepResults, variant: str) -> SummaryCell:
         """Returns the relative rate of a variant in a step, that of its verdict, with its mark by the
-        thresholds."""
+        thresholds; without a value where nothing was held against each other."""
         cell = self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
         verdict = self.verdict(step, variant)
-        if cell.value is None or verdict is None or verdict.ratio is None:
+        if cell.value is None or verdict is None:
             return cell
+        if verdict.ratio is None:
+            return SummaryCell(None, "missing")
         mark = relative_mark(verdict.ratio, self.thresholds, comparable=cell.mark != "missed")
         return replace(cell, value=verdict.ratio, mark=mark)
 

@@ -101,7 +101,7 @@ def _cells(results: RunSet, step: StepResults, other: str, axis: float, *, with_
     judged = results.verdict(step, other)
     of = results.ratio(step, other)
     rates = [_rate(results, step, variant, with_unit=with_unit) for variant in (results.base, other)]
-    if judged is None or of.value is None:
+    if judged is None:
         return [*rates, missing(), missing(), missing()]
     if of.mark == "missed":
         return [*rates, missing(MISSED), missing(MISSED), Cell("missed", "SLA missed", "missed", MISSED)]
@@ -111,7 +111,7 @@ def _cells(results: RunSet, step: StepResults, other: str, axis: float, *, with_
     small = word_counts(judged) if judged.queries else evidence(judged)
     return [
         *rates,
-        Cell(of.value, change(of.value), mark),
+        missing() if of.value is None else Cell(of.value, change(of.value), mark),
         _interval(judged, results.margin, axis),
         Cell(verdict.word, word, mark, small=small),
     ]

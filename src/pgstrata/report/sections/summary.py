@@ -159,7 +159,9 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
         repeats = step.by_variant.get(variant)
         if repeats is None or repeats.rate is None:
             return absent(results, variant, step.workload)
-        return missing(f"{results.base} has no rate here to compare with")
+        judged = results.verdict(step, variant)
+        why = judged.verdict.reason if judged is not None else f"{results.base} has no rate here"
+        return missing(f"nothing to compare: {why}")
     text = numbers.ratio(of.value)
     if variant == results.base:
         return Cell(
