@@ -38,7 +38,7 @@ from typing import Any
 from sensitivity.measure import append, build, rate_of, read
 
 from pgstrata.judge.pairs import pairs_of
-from pgstrata.measure.campaign import default_data_dir
+from pgstrata.server.cluster.storage import default_data_dir
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord

@@ -43,7 +43,7 @@ from types import FrameType
 from typing import Any
 
 from pgstrata.judge.pairs import pairs_of
-from pgstrata.measure.campaign import default_data_dir
+from pgstrata.server.cluster.storage import default_data_dir
 from pgstrata.server.system.process import die_with_parent
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results

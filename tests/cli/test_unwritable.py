@@ -55,6 +55,24 @@ def test_a_dry_run_refuses_what_the_measurement_would(
     assert error.startswith(f"error: cannot store results in {NOWHERE}: ") and "--results" in error, error
 
 
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("folder", "why"), [("/proc/self/data", "cannot be written to"), ("/proc/no/data", "there is no folder")]
+)
+def test_a_dry_run_refuses_a_data_folder_that_takes_nothing(
+    files: Path, folder: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["run", "pg:16", "--data-dir", folder, "--dry-run"]) == 2
+    assert why in capsys.readouterr().err
+    assert not (files / "results").exists()
+
+
+@pytest.mark.program
+def test_a_dry_run_makes_no_data_folder(files: Path) -> None:
+    assert invoke(["run", "pg:17", "--data-dir", "data", "--dry-run"]) == 0
+    assert not (files / "data").exists()
+
+
 def test_what_is_looked_at_is_left_as_it_is(tmp_path: Path) -> None:
     for folder in (tmp_path / "a/b/c", tmp_path):
         before = sorted(tmp_path.iterdir())

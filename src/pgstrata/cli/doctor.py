@@ -28,8 +28,8 @@ def doctor(
     from dataclasses import asdict
 
     from pgstrata.cli.output import print_json
-    from pgstrata.measure.campaign import default_data_dir
     from pgstrata.observe.doctor import examine
+    from pgstrata.server.cluster.storage import default_data_dir
 
     checks = examine(data_dir or default_data_dir())
     if format is TextOrJson.json:

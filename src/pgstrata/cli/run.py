@@ -379,12 +379,14 @@ def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.tex
     from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.runs import make_plan
     from pgstrata.cli.output import print_json
+    from pgstrata.server.cluster.storage import cluster_root
     from pgstrata.server.find.lookup import look_up
     from pgstrata.store import Results
     from pgstrata.store.lock import check_results
 
     results = Results(campaign.spec.results)
     check_results(results.root)
+    cluster_root(campaign.spec.data_dir, make=False)
     plan = make_plan(
         campaign,
         results,

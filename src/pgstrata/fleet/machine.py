@@ -14,8 +14,8 @@ from pgstrata.driver.path import find_driver
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.files import digests
 from pgstrata.fleet.tasks import Look, SeenMachine
-from pgstrata.measure.campaign import default_data_dir
 from pgstrata.observe import machine
+from pgstrata.server.cluster.storage import default_data_dir
 from pgstrata.server.find import prebuilt
 
 NAME = "PGSTRATA_MACHINE"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -25,10 +23,8 @@ from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.campaign.plan.stages import further_line, units_of
 from pgstrata.driver.client import find_driver
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError
 from pgstrata.files.disk import storing
-from pgstrata.files.ownership import hand_over, own_folder
-from pgstrata.files.user_files import is_folder, shown, user_path
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
@@ -36,13 +32,13 @@ from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.session import Session
 from pgstrata.measure.turns.runs_in_turn import RunsInTurn
 from pgstrata.observe.doctor import examine
-from pgstrata.server.cluster.storage import find_storage
+from pgstrata.server.cluster.storage import cluster_root, find_storage
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.cache import clear_unfinished
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import Build
 from pgstrata.server.find.sources import sources
-from pgstrata.server.system.guard import ADVICE, clear_leftovers, folder_mode
+from pgstrata.server.system.guard import clear_leftovers
 from pgstrata.store import Results, comparisons, kept
 from pgstrata.workload.core.language import Step
 
@@ -65,31 +61,6 @@ def data_root(campaign: Campaign) -> Path:
     return cluster_root(campaign.spec.data_dir)
 
 
-def cluster_root(named: str | None) -> Path:
-    """Returns the folder that a user has named for clusters, or the usual folder, made if need be. Raises as
-    `data_root`."""
-    root = user_path(named) if named else default_data_dir()
-    if not is_folder(root.parent):
-        # Made here it would lie on the disk that its own was to be mounted on.
-        raise UsageError(
-            f"the data folder {shown(root)} cannot be made: there is no folder {shown(root.parent)}",
-            f"mount its disk, or {ADVICE}",
-        )
-    try:
-        # A name that everybody can foresee: a link of that name was made to lead somewhere.
-        own_folder(root, "the folder for clusters", advice=ADVICE, mode=folder_mode(), linked=bool(named))
-        if not named:
-            hand_over(root, folder_mode(), None)
-        with tempfile.TemporaryFile(dir=root):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"the data folder {root} cannot be written to: {error.strerror}",
-            ADVICE,
-        ) from error
-    return root.resolve()
-
-
 def clear_places(campaign: Campaign, root: Path) -> list[str]:
     """Ends and removes what killed ones have left in every folder in which clusters or their write-ahead logs
     are made, each once, data first; what was done.
@@ -101,15 +72,6 @@ def clear_places(campaign: Campaign, root: Path) -> list[str]:
     places = [root, *(storage.data for storage in storages), *(storage.wal for storage in storages)]
     wanted = dict.fromkeys(place for place in places if place is not None)
     return [text for place in wanted for text in clear_leftovers(place)]
-
-
-def default_data_dir() -> Path:
-    """Returns the usual folder for clusters, on a disk: /tmp is memory on many systems, /var/tmp is not."""
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a user that has no name
-        user = str(os.geteuid())
-    return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
 
 
 @dataclass(frozen=True)
@@ -365,4 +327,4 @@ def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:
             say(f"warning: {check.name}: {check.seen}. {check.fix}")
 
 
-__all__ = ["CampaignOutcome", "Interrupted", "data_root", "default_data_dir", "execute", "plan_campaign"]
+__all__ = ["CampaignOutcome", "Interrupted", "data_root", "execute", "plan_campaign"]

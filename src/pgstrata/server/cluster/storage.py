@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import pwd
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError, is_disk_full
-from pgstrata.files.ownership import own_folder
-from pgstrata.files.user_files import user_path
+from pgstrata.files.ownership import hand_over, own_folder
+from pgstrata.files.user_files import is_folder, shown, user_path
 from pgstrata.server.cluster.delay import Delay, delay_seconds, find_delay
 from pgstrata.server.cluster.snapshot import WAL_FOLDERS
 from pgstrata.server.system.account import check_reachable, server_account
-from pgstrata.server.system.guard import folder_mode
+from pgstrata.server.system.guard import ADVICE, folder_mode
 
 LEAST_WAL_BYTES = 64 << 20
 """Free on the disk of the write-ahead log: four segments of the usual size."""
@@ -35,6 +36,46 @@ class Storage:
         parts += [f"wal-{self.wal.name or 'root'}"] if self.wal is not None else []
         parts += [f"delay-{self.delay.written}".replace(" ", "")] if self.delay is not None else []
         return ".".join(parts)
+
+
+def default_data_dir() -> Path:
+    """Returns the usual folder for clusters, on a disk: /tmp is memory on many systems, /var/tmp is not."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run as a user that has no name
+        user = str(os.geteuid())
+    return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
+
+
+def cluster_root(named: str | None, *, make: bool = True) -> Path:
+    """Returns the folder that a user has named for clusters, or the usual folder, made if need be. make:
+    False where it is only planned.
+
+    Raises OwnershipError where another user could prepare or change what is in it, UsageError if it cannot be
+    written to.
+    """
+    root = user_path(named) if named else default_data_dir()
+    if not is_folder(root.parent):
+        # Made here it would lie on the disk that its own was to be mounted on.
+        raise UsageError(
+            f"the data folder {shown(root)} cannot be made: there is no folder {shown(root.parent)}",
+            f"mount its disk, or {ADVICE}",
+        )
+    place = root if make or root.exists() else root.parent
+    try:
+        # A name that everybody can foresee: a link of that name was made to lead somewhere.
+        if place == root:
+            own_folder(root, "the folder for clusters", advice=ADVICE, mode=folder_mode(), linked=bool(named))
+        if make and not named:
+            hand_over(root, folder_mode(), None)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"the data folder {root} cannot be written to: {error.strerror}",
+            ADVICE,
+        ) from error
+    return root.resolve()
 
 
 def check_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> None:
@@ -83,4 +124,12 @@ def wal_folder(data: Path) -> Path | None:
     return next((data / name for name in WAL_FOLDERS if os.path.lexists(data / name)), None)
 
 
-__all__ = ["LEAST_WAL_BYTES", "Storage", "check_storage", "find_storage", "wal_folder"]
+__all__ = [
+    "LEAST_WAL_BYTES",
+    "Storage",
+    "check_storage",
+    "cluster_root",
+    "default_data_dir",
+    "find_storage",
+    "wal_folder",
+]

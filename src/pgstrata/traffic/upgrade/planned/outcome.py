@@ -13,10 +13,10 @@ from rich.console import Console
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.judge.plan_detail import detail, differences, root_of
-from pgstrata.measure.campaign import cluster_root
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.server.cluster.cluster import clear_leftovers
+from pgstrata.server.cluster.storage import cluster_root
 from pgstrata.server.config.resolve import Resolved, find_config_file, resolve, stack_of
 from pgstrata.server.find.model import Server
 from pgstrata.store.record import QueryPlan
