@@ -98,4 +98,4 @@ def test_damaged_runs_alone_explain_why_there_is_nothing(
         _deep(run)
     for command in (["report"], ["compare", "a", "b"], ["study", "show"]):
         assert main.invoke(command) in (1, 2)
-        assert "it is left out, and 2 more are" in capsys.readouterr().err, command
+        assert "it is left out, with 2 more" in capsys.readouterr().err, command

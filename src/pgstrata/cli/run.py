@@ -414,7 +414,7 @@ def plan_lines(plan: Plan) -> list[str]:
     from pgstrata.campaign.plan.enough import too_short_lines
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.campaign.plan.left_out import left_out_lines
-    from pgstrata.campaign.plan.model import AGAIN
+    from pgstrata.campaign.plan.model import measured_again
     from pgstrata.campaign.plan.resume import phases_of
     from pgstrata.campaign.plan.stages import further_line
     from pgstrata.cli.output import aligned
@@ -453,7 +453,7 @@ def plan_lines(plan: Plan) -> list[str]:
         *aligned(columns, rows),
         "",
         total,
-        *([f"{again} of them {AGAIN}"] if again else []),
+        *([measured_again(again, "of them")] if again else []),
         *filter(None, [further_line(plan)]),
         *outside,
         *(["", *steps, "", *kept_lines(plan)] if steps else []),

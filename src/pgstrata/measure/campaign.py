@@ -17,7 +17,7 @@ from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.enough import too_short_lines
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
-from pgstrata.campaign.plan.model import AGAIN, PlannedRun
+from pgstrata.campaign.plan.model import PlannedRun, measured_again
 from pgstrata.campaign.plan.order import takes_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, make_plan
@@ -291,7 +291,7 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
     for line in filter(None, (further_line(plan), *kept_lines(plan))):
         say(line)
     if again := sum(run.again for run in plan.runs):
-        say(f"{again} more {AGAIN}")
+        say(measured_again(again, "more"))
     for line in left_out_lines(plan.variants):
         say(line)
     for line in too_short_lines(plan):

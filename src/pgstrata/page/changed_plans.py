@@ -42,7 +42,9 @@ def changed_plans(
     if not compared_plans:
         return []
     if not changes:
-        return [Prose(f"All {compared_plans} plans have the shape of the base's.", "even")]
+        return [
+            Prose(f"Of {numbers.counted(compared_plans, 'plan')} each has the shape of the base's.", "even")
+        ]
     changes.sort(key=lambda c: (-c[0], c[1], c[2]))
     table = Table(
         name,

@@ -170,11 +170,11 @@ def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Progr
         plan = pgstrata("run", file, "--dry-run").stdout
         assert "2 of 2 runs to do" in plan
         assert plan.count("to do again") == 1
-        assert "1 of them are there, but not from one comparison" in plan
+        assert "1 of them is there, but not from one comparison" in plan
 
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 more are there, but not from one comparison" in done.stderr
+    assert "1 more is there, but not from one comparison" in done.stderr
     whole = by_variant(place)
     assert {run["status"] for run in whole.values()} == {"done"}
     assert whole["a"]["comparison"]["id"] == whole["b"]["comparison"]["id"]

@@ -94,7 +94,7 @@ def test_all_of_it(results: Path, tmp_path: Path) -> None:
     assert EVIL not in page
     text = re.sub(r"<[^>]+>", " ", page)
     assert "% slower" in text and "the plan of select" in text
-    assert "1 of 2 statements have a plan of another shape" in text
+    assert "1 of 2 statements has a plan of another shape" in text
     assert "◆ differs" in text
     plans = (tmp_path / "out" / "tables" / "plans.csv").read_text().splitlines()
     # the plan of `update` has one shape and is of another kind

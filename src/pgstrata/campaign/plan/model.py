@@ -10,6 +10,7 @@ from msgspec import structs, to_builtins
 
 from pgstrata.campaign.checked import ChosenWorkload
 from pgstrata.campaign.study import Variant
+from pgstrata.numbers import agreeing
 from pgstrata.server.cluster.delay import DELAYED_BY
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.cluster.wanted_replicas import Replicas, settings_for
@@ -21,11 +22,14 @@ from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import DelayRecord, PlaceRecord, ReplicasRecord, StorageRecord, ThroughRecord
 
-AGAIN = (
-    "are there, but not from one comparison in which every variant finished: they are measured anew, because "
-    "only runs that took turns are a comparison"
-)
-"""What is said of runs that are there and measured again; their number comes before it."""
+
+def measured_again(number: int, of: str) -> str:
+    """Returns what is said of runs that are there and measured again. of: `of them` or `more`."""
+    are, they = agreeing(number, "is", "are"), agreeing(number, "it is", "they are")
+    return (
+        f"{number} {of} {are} there, but not from one comparison in which every variant finished: {they} "
+        "measured anew, because only runs that took turns are a comparison"
+    )
 
 
 @dataclass(frozen=True)

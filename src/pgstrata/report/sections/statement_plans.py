@@ -47,10 +47,11 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
                     listings.append(both_plans(title, by_variant, reference, alike[0]))
     if not rows:
         return []
+    every, have = numbers.counted(statements, "statement"), numbers.agreeing(changed, "has", "have")
     verdict = (
-        f"{changed} of {statements} statements have a plan of another shape under some variant."
+        f"{changed} of {every} {have} a plan of another shape under some variant."
         if changed
-        else f"All {statements} statements have a plan of the same shape under every variant."
+        else f"Of {every} each has a plan of the same shape under every variant."
     )
     table = Table(
         name="plans",
