@@ -50,7 +50,7 @@ def test_the_page_of_another_log_replaces_none(question: Question, tmp_path: Pat
     assert all(page.stat().st_size for page in pages)
 
 
-NONE = Restored(0, 0, [], 0, [])
+NONE = Restored(0, 0, 0, [], 0, [])
 
 
 @pytest.mark.parametrize(
