@@ -13,6 +13,7 @@ from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.again import count_command
+from pgstrata.report.time_parts import LEAST, part_columns, part_row, signed
 from pgstrata.store.record import NodeMoved
 
 _NAMES: dict[PartName, tuple[str, str]] = {
@@ -37,9 +38,6 @@ _HOW_NODES = (
     "on each server: they show where the time went and prove nothing. Pages are those of tables, indexes and "
     "temporary files."
 )
-
-LEAST = 0.1
-"""Share of the difference from which a part is named in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +104,25 @@ def title_of(results: RunSet, name: str, variant: str) -> str:
 
 
 def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts: QueryParts) -> Table:
+    whole = parts.difference
     rows = [
-        _row(_label(part.name, parts), part.base, part.other, part.difference, parts, _NAMES[part.name][1])
+        part_row(
+            words(_label(part.name, parts), _NAMES[part.name][1]),
+            part.base,
+            part.other,
+            part.difference,
+            whole,
+            "ms",
+        )
         for part in parts.parts
     ]
     base, other = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
-    rows.append(_row("all parts", base, other, parts.sum, parts))
-    rows.append(_row("measured", parts.base, parts.other, parts.difference, parts, "Mean of the executions."))
+    rows.append(part_row(words("all parts"), base, other, parts.sum, whole, "ms"))
+    measured = words("measured", "Mean of the executions.")
+    rows.append(part_row(measured, parts.base, parts.other, whole, whole, "ms"))
     if (rest := parts.unexplained) is not None:
-        rows.append(_row("unexplained", None, None, rest, parts, f"Beyond {TOLERANCE:.0%}.", "bad"))
+        name = words("unexplained", f"Beyond {TOLERANCE:.0%}.")
+        rows.append(part_row(name, None, None, rest, whole, "ms", is_rest=True))
     notes = []
     if parts.pages is not None:
         ours, theirs = map(numbers.count, parts.pages)
@@ -125,40 +133,11 @@ def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts:
     return Table(
         "query-parts",
         "Parts of an execution",
-        [
-            Column("part", "Part", align="left"),
-            Column("base_ms", results.base, "ms"),
-            Column("ms", query.variant, "ms"),
-            Column("difference_ms", "Difference", "ms", rule=True),
-            Column("share", "Of it", "%"),
-        ],
+        part_columns(results.base, query.variant, "ms"),
         rows,
         _HOW.format(pairs=numbers.counted(parts.pairs, "pair")),
         keys=(("workload", workload.name), ("query", query.name), ("variant", query.variant)),
         notes=tuple(notes),
-    )
-
-
-def _row(
-    name: str,
-    base: float | None,
-    other: float | None,
-    difference: float,
-    parts: QueryParts,
-    note: str = "",
-    mark: str = "",
-) -> Row:
-    share = difference / parts.difference if parts.difference else None
-    return Row(
-        [
-            words(name, note),
-            *(
-                Cell(None, "") if value is None else Cell(1e3 * value, numbers.milliseconds(value))
-                for value in (base, other)
-            ),
-            Cell(1e3 * difference, _signed(difference), "bad" if mark else ""),
-            Cell(None, numbers.UNKNOWN) if share is None else Cell(share, f"{100 * share:,.0f}"),
-        ]
     )
 
 
@@ -167,23 +146,18 @@ def _label(name: PartName, parts: QueryParts) -> str:
     return f"planning and {label}" if name == "execution" and not parts.is_planning_apart else label
 
 
-def _signed(seconds: float) -> str:
-    """Formats seconds as milliseconds with their sign."""
-    return f"{'−' if seconds < 0 else '+'} {numbers.milliseconds(abs(seconds))}"
-
-
 def difference_text(parts: QueryParts) -> str:
     """Returns where the difference of an execution went, in a few words."""
     sign = 1 if parts.difference >= 0 else -1
     chosen = sorted(parts.parts, key=lambda part: -sign * part.difference)
     named = [
-        f"{_label(part.name, parts)} {_signed(part.difference)}"
+        f"{_label(part.name, parts)} {signed(part.difference, 'ms')}"
         for part in chosen
         if abs(part.difference) >= LEAST * abs(parts.difference)
     ]
     if (rest := parts.unexplained) is not None:
-        named.append(f"unexplained {_signed(rest)}")
-    return f"{_signed(parts.difference)} ms an execution: {', '.join(named)}"
+        named.append(f"unexplained {signed(rest, 'ms')}")
+    return f"{signed(parts.difference, 'ms')} ms an execution: {', '.join(named)}"
 
 
 def functions(results: RunSet, workload: WorkloadResults, query: TimedQuery) -> list[str]:
