@@ -98,7 +98,7 @@ def test_waits_are_time() -> None:
     explanation = explain([base], [other])
     assert explanation is not None
     (factor,) = explanation.factors
-    assert factor.name == "wait Lock: transactionid"
+    assert factor.name == "waiting for locks: transactionid"
     assert (factor.base, factor.value, factor.share) == pytest.approx((0, 25, 1))
 
 

@@ -1,33 +1,30 @@
 """Why a rate changed, as far as what was measured can tell: one sentence per changed cell.
 
-Arithmetic, no guessing. A client that works without pause spends clients ÷ (rate per second) on each
-operation. What that time is made of is measured on its own: CPU of the role's backends, CPU of the
-driver, time in wait events. A part is named when it moved the same way as the whole and makes up at
-least a fifth of the change. Counts per operation (disk, context switches) have no time of their own:
-one is named when it moved the same way by at least half as much, on the scale of ratios. What goes on
-at the same pace per second however many operations there are looks dearer per operation when those get
-fewer: where a role writes at a fixed rate such a count is left out, elsewhere it is said. That two
-figures moved together is all that is claimed; it does not prove that one caused the other.
+Arithmetic, no guessing. What the time of an operation is made of says `judge.operation_parts`. A part is
+named when it moved the same way as the whole, beyond the error of its samples, and makes up at least a fifth
+of the change. Counts per operation (disk, context switches) have no time of their own: one is named when it
+moved the same way by at least half as much, on the scale of ratios. What goes on at the same pace per second
+however many operations there are looks dearer per operation when those get fewer: where a role writes at a
+fixed rate such a count is left out, elsewhere it is said. That two figures moved together is all that is
+claimed; it does not prove that one caused the other.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from pgstrata.judge.costs import connection_cpu, step_cost
+from pgstrata.judge.costs import step_cost
+from pgstrata.judge.operation_parts import OperationParts, operation_parts
 from pgstrata.judge.plan_shape import changed_plans
-from pgstrata.judge.summary import sla_of
-from pgstrata.stats.rates import over_repeats
 from pgstrata.store.record import StepRecord
-from pgstrata.units import parse_unit, rate_per_second, seconds_per_operation
+from pgstrata.units import rate_per_second
 
 TIME_PART = 0.2
 COUNT_PART = 0.5
-DIFFERENT = 0.25  # of the change by the verdict; whole steps that are further from it have no shares of it
 STEADY_PART = 0.25  # of the change of the rate; a count per second that moved less stayed the same
 _LEAST_COUNT = 0.01  # per operation; a rarer event is left out whatever its ratio
 
@@ -73,6 +70,8 @@ class Explanation:
     moved: str
     """The factors in words; empty where there are none."""
     sentence: str
+    parts: OperationParts
+    """All parts of the time, of which the factors are those that say most."""
 
 
 def explain(
@@ -81,40 +80,31 @@ def explain(
     """Explains what moved with the rate between the repeats of a step under the base and under another
     variant.
 
-    Figures are medians over the repeats; the time of an operation is that of the base's rate over the
-    repeats, and for the other that ÷ ratio. ratio: that of the verdict (`judge.compare`), else the one of
-    both rates. Parts of the time come from the whole steps. Where those say something else than the
-    verdict, what share of the change a part is stays open, and where they say the opposite, no part is
-    named. None where the rates cannot be compared: one is missing or not positive, or an SLA was missed.
+    Figures are medians over the repeats. ratio: that of the verdict (`judge.compare`), else the one of both
+    rates. Parts of the time come from the whole steps. Where those say something else than the verdict, what
+    share of the change a part is stays open, and where they say the opposite, no part is named. None where
+    the rates cannot be compared: one is missing or not positive, or an SLA was missed.
     """
-    if sla_of(base) is False or sla_of(other) is False:
+    parts = operation_parts(base, other, ratio)
+    if parts is None:
         return None
     of_base, of_other = _figures(base), _figures(other)
-    rates = over_repeats(_rates(base)), over_repeats(_rates(other))
-    if "micros" not in of_base or "micros" not in of_other or rates[0] is None or rates[1] is None:
-        return None
-    whole = rates[1].value / rates[0].value
-    ratio = whole if ratio is None else ratio
-    clients = base[0].headline.clients if base[0].replay is None else 1
-    before = seconds_per_operation(rates[0].value, base[0].rate_unit, clients) * 1e6
-    after = before / ratio
-    change, of_whole = 1 / ratio - 1, 1 / whole - 1
-    times = _times(of_base, of_other, before * of_whole) if change * of_whole > 0 else []
-    if abs(change - of_whole) > DIFFERENT * abs(change):
-        times = [replace(factor, share=None) for factor in times]
+    before, after = parts.base * 1e6, parts.other * 1e6
+    ratio = parts.base / parts.other if ratio is None else ratio
+    paced = any(record.target_rate for record in (*base, *other))
     factors = (
-        *times,
-        *_counts(of_base, of_other, math.log(ratio), paced=any(r.target_rate for r in (*base, *other))),
+        *_times(parts),
+        *_counts(of_base, of_other, math.log(ratio), paced=paced),
         *(Factor("plan", name, "") for name in changed_plans(base[-1].plans, other[-1].plans)),
     )
-    noun = parse_unit(base[0].rate_unit).noun
     moved = _moved(factors)
-    return Explanation(ratio, before, after, factors, moved, _sentence(ratio, before, after, moved, noun))
+    sentence = _sentence(ratio, before, after, moved, parts.noun)
+    return Explanation(ratio, before, after, factors, moved, sentence, parts)
 
 
 def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
-    """Returns everything per operation of the headline, medians over the repeats; figures that were not
-    measured are missing."""
+    """Returns counts per operation of the headline, medians over the repeats; figures that were not measured
+    are missing."""
     collected: dict[str, list[float]] = {}
     for record in records:
         for name, value in _of_one(record).items():
@@ -124,29 +114,14 @@ def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
 
 
 def _of_one(record: StepRecord) -> dict[str, float | None]:
-    rate, role = record.rate, record.role
-    if not rate or record.seconds <= 0 or role not in record.roles:
+    if not record.rate or record.seconds <= 0:
         return {}
     operations = rate_per_second(record.pace or 0.0, record.rate_unit) * record.seconds
-    # The rate of a replay is that of its statements' own time.
-    clients = record.headline.clients if record.replay is None else 1
-    micros = seconds_per_operation(rate, record.rate_unit, clients) * 1e6
     cost = step_cost(record)
-    figures: dict[str, float | None] = {"micros": micros}
-    cpu_seconds = record.headline.cpu_seconds
-    figures[f"CPU of the {role} connections"] = connection_cpu(record)
-    # with other roles in the step the driver's CPU cannot be told apart by role
-    if len(record.roles) == 1:
-        figures["CPU of the driver"] = cost.client_cpu
-    for event, share in (record.waits or {}).get(role, {}).items():
-        if event != "running":
-            figures[f"wait {event}"] = share * micros
-        elif cpu_seconds is not None:
-            # not waiting for anything but a CPU, and not on one
-            figures["wait for a CPU"] = max(0.0, share * micros - cpu_seconds / operations * 1e6)
+    figures: dict[str, float | None] = {}
     all_roles = [entry.cpu_seconds for entry in record.roles.values()]
     if record.server_cpu_seconds is not None and None not in all_roles:
-        rest = record.server_cpu_seconds - (cpu_seconds or 0.0)
+        rest = record.server_cpu_seconds - (record.headline.cpu_seconds or 0.0)
         figures["rest"] = max(0.0, rest) / operations * 1e6
     figures["pooler"] = (record.pooler_cpu_seconds or 0.0) / operations * 1e6
     figures["replica"] = ((record.replica and record.replica.cpu_seconds) or 0.0) / operations * 1e6
@@ -155,32 +130,20 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     return figures
 
 
-def _times(base: Mapping[str, float], other: Mapping[str, float], change: float) -> list[Factor]:
+def _times(parts: OperationParts) -> list[Factor]:
     """Returns the parts of an operation's time that make up at least a fifth of its change, the largest
-    first."""
-    factors = []
-    base, other = _one_spelling(base, other)
-    for name in {**base, **other}:
-        if not name.startswith(("CPU ", "wait ")):
-            continue
-        # an event that was never seen took no time, but CPU that was not measured is not known
-        absent = 0.0 if name.startswith("wait ") else None
-        before, after = base.get(name, absent), other.get(name, absent)
-        if before is None or after is None or change == 0:
-            continue
-        share = (after - before) / change
-        if share >= TIME_PART:
-            factors.append(Factor("time", name, "µs", before, after, share))
-    return sorted(factors, key=lambda factor: (-(factor.share or 0.0), factor.name))
-
-
-def _one_spelling(
-    base: Mapping[str, float], other: Mapping[str, float]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns both with the base's spelling of wait events: 17 spells many of them differently (WALSync,
-    WalSync)."""
-    known = {name.casefold(): name for name in base}
-    return dict(base), {known.get(name.casefold(), name): value for name, value in other.items()}
+    first; of the change by the whole steps where the verdict says something else."""
+    change = parts.whole if parts.reason else parts.difference
+    if change * parts.difference <= 0:
+        return []
+    factors = [
+        Factor("time", part.title, "µs", part.base * 1e6, part.other * 1e6, parts.share(part))
+        for part in parts.parts
+        if part.is_moved and part.difference / change >= TIME_PART
+    ]
+    return sorted(
+        factors, key=lambda factor: (-abs((factor.value or 0.0) - (factor.base or 0.0)), factor.name)
+    )
 
 
 def _counts(
@@ -257,7 +220,3 @@ def _number(value: float) -> str:
     # taken after rounding: 9.996 is 10.0
     exponent = int(f"{value:.2e}".partition("e")[2])
     return f"{value:,.{min(max(0, 2 - exponent), 6)}f}"
-
-
-def _rates(records: Sequence[StepRecord]) -> list[float]:
-    return [record.rate for record in records if record.rate]
