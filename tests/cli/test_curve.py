@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.find.model import Server
+from support.page import PageReader
 from support.program import Program
 from support.slots import CURVE, write_slots
 
@@ -70,9 +71,26 @@ def test_a_variant_that_is_slower_with_many_clients_only(
     knee = curve["other_knee"]
     assert knee["low"] <= 2 <= knee["high"] and knee["clients"] < 3
     stdout = pgstrata("compare", "many", "two").stdout
+    page = PageReader(place / "results" / "slots.report" / "index.html")
     assert f"\ncustom/sleep: {curve['sentence']}\n" in stdout
     (compared,) = json.loads(pgstrata("compare", "many", "two", "--format", "json").stdout)
     assert compared["curves"] == [curve]
+    # Where the time went, of proven differences: what waits for a slot waits for a lock, and sleeps as long.
+    parts = {step["step"]: step["operation_parts"] for step in compared["steps"] if "operation_parts" in step}
+    assert set(parts) == {"sleep-c3", "sleep-c4"}
+    for name, of_step in parts.items():
+        assert of_step["reason"] == "" and of_step["not_apart"] == []
+        seconds = {part["name"]: part["difference_seconds"] for part in of_step["parts"]}
+        assert seconds["locks"] == max(seconds.values()) > 0.5 * of_step["difference_seconds"], of_step
+        assert sum(seconds.values()) == pytest.approx(of_step["sum_seconds"])
+        rest = of_step["difference_seconds"] - of_step["sum_seconds"]
+        assert of_step["unexplained_seconds"] in (None, pytest.approx(rest))
+        (line,) = (
+            line for line in stdout.splitlines() if line.startswith(f"{name}: where the time went: + ")
+        )
+        assert "waiting for locks: advisory + " in line
+        assert f"{name}: {line.partition('went: ')[2]}" in page.all_text
+    assert page.table("Parts of the time of one operation").rows
 
 
 def test_a_range_that_is_none_ends_in_one_sentence(place: Path, pgstrata: Program, pg17: Server) -> None:

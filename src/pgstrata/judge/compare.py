@@ -27,6 +27,7 @@ from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.estimates import EstimatesRecord
 from pgstrata.judge.machines import Across, AcrossRecord, OnMachine, across, most_measured
+from pgstrata.judge.operation_parts import OperationParts, OperationPartsRecord, operation_parts
 from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
 from pgstrata.judge.query_causes import CauseRecord, QueryCause, judge_cause
 from pgstrata.judge.query_parts import PartsRecord, QueryParts, query_parts
@@ -45,7 +46,7 @@ from pgstrata.stats.verdict import Verdict, VerdictRecord, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import ComparisonRecord, QueryCauseRecord
+from pgstrata.store.record import ComparisonRecord, QueryCauseRecord, StepRecord
 from pgstrata.turns.table import kind_of
 
 Json = dict[str, Any]
@@ -72,6 +73,7 @@ class StepVerdictRecord(VerdictRecord):
     planning: NotRequired[PhaseTimes]
     execution: NotRequired[PhaseTimes]
     parts: NotRequired[PartsRecord]
+    operation_parts: NotRequired[OperationPartsRecord]
 
 
 class ComparisonJson(TypedDict):
@@ -119,6 +121,8 @@ class StepVerdict:
     """Of a query: planning and execution by themselves, where they were told apart."""
     parts: QueryParts | None = None
     """Of a query that differs: where its time went, as far as that is known."""
+    operation_parts: OperationParts | None = None
+    """Of a step that differs: where the time of an operation went, on `machine` where there are several."""
 
     @property
     def ratio(self) -> float | None:
@@ -166,6 +170,11 @@ class StepVerdict:
             **({"cause": self.cause.record()} if self.cause is not None else {}),
             **(self.phases.record() if self.phases is not None else {}),
             **({"parts": to_builtins(self.parts.record())} if self.parts is not None else {}),
+            **(
+                {"operation_parts": to_builtins(self.operation_parts.record())}
+                if self.operation_parts is not None
+                else {}
+            ),
         }
         return cast(StepVerdictRecord, record)
 
@@ -350,7 +359,13 @@ def _step(
     base = _rate(ours)
     step_verdict = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine, disturbance)
     ratio = step_verdict.ratio_on(machine)
-    return step_verdict if base is None or ratio is None else replace(step_verdict, other_rate=base * ratio)
+    if base is None or ratio is None:
+        return step_verdict
+    parts = None
+    if verdict.word in ("slower", "faster"):
+        theirs = {n: m for n, m in there[key].items() if machine in ("", m.run.machine)}
+        parts = operation_parts(_counting(ours), _counting(theirs), ratio)
+    return replace(step_verdict, other_rate=base * ratio, operation_parts=parts)
 
 
 def _query(
@@ -634,9 +649,13 @@ def _went_on(measured: MeasuredStep) -> bool:
 
 def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:
     """Returns the rate over the finished runs, over failed runs only if none finished: as a report has it."""
-    done = [m for m in measured.values() if m.run.done] or list(measured.values())
-    rate = over_repeats([m.record.rate for m in done if m.record.rate is not None])
+    rate = over_repeats([record.rate for record in _counting(measured) if record.rate is not None])
     return None if rate is None else rate.value
+
+
+def _counting(measured: Mapping[int, MeasuredStep]) -> list[StepRecord]:
+    """Returns the records of the finished runs, of failed runs only if none finished."""
+    return [m.record for m in measured.values() if m.run.done] or [m.record for m in measured.values()]
 
 
 def _first(measured: Mapping[int, MeasuredStep]) -> MeasuredStep:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pgstrata.judge.curves import CurveVerdict
+from pgstrata.judge.operation_parts import OperationPartsRecord
 from pgstrata.judge.query_parts import PartsRecord
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.columns import RUNS, STEPS
@@ -262,6 +263,25 @@ PARTS = {
     "pages_from_files": "",
 }
 
+OPERATION_HEAD = """
+## Parts of an operation in JSON
+
+`operation_parts` of a step that is proven slower or faster, likewise:
+
+"""
+
+OPERATION = {
+    "base_seconds": "an operation of one client",
+    "other_seconds": "that ÷ the ratio",
+    "difference_seconds": "",
+    "parts": "of whole steps: `connections`, `driver` on a CPU; `cpu_wait`; `running`: both, where the CPU "
+    "is not known; `locks`, `lwlocks`, `io`, `client` (the driver), `other` waits. `error_seconds`: standard",
+    "sum_seconds": "of the differences",
+    "unexplained_seconds": "null: 10 % at most",
+    "not_apart": "what cannot be told apart",
+    "reason": "why there are none, else empty",
+}
+
 BEFORE_VIEWS = """
 ### Profiles
 
@@ -330,6 +350,7 @@ def page() -> str:
     for view, columns in columns_of_views().items():
         parts.append(f"- `{view}({', '.join(columns)})` — {VIEWS[view]}\n")
     parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS_HEAD, *_record(PartsRecord, PARTS)]
+    parts += [OPERATION_HEAD, *_record(OperationPartsRecord, OPERATION)]
     return "".join(parts)
 
 

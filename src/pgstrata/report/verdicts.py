@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
 from pgstrata.report.disturbance import proves_nothing
+from pgstrata.report.operation_times import difference_text
 from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
@@ -57,8 +58,8 @@ def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Returns notes that a reader must know beside the table: doubts, steps of one side only, why something
-    is unclear."""
+    """Returns notes that a reader must know beside the table: doubts, steps of one side only, where the time
+    went, why something is unclear."""
     lines = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
     for s in comparison.judged:
         if s.across is not None:
@@ -67,6 +68,10 @@ def notes(comparison: Comparison) -> list[str]:
                 for machine in s.across.machines
             )
             lines.append(f"{s.step}: {s.across.summary(s.verdict)}; {s.across.differ()}: {alone}")
+    for s in comparison.judged:
+        if s.operation_parts is not None:
+            where = f" on {s.machine}" if s.machine else ""
+            lines.append(f"{s.step}{where}: where the time went: {difference_text(s.operation_parts)}")
     lines += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
     lines += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     lines += [f"only {comparison.other} has {step}" for step in comparison.only_other]

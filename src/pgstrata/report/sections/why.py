@@ -9,6 +9,7 @@ from pgstrata.judge.marks import relative_mark
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
+from pgstrata.report.operation_times import difference_text, operation_table
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.profiles import profile_parts
 from pgstrata.report.sections.statement_plans import plan_blocks
@@ -20,6 +21,7 @@ def why(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str
     """Returns the section with everything that can explain why a rate of this workload moved; None if nothing
     was looked at."""
     parts = [
+        _times(results, workload),
         _part(workload, "Plans of the statements", plan_blocks(results, workload)),
         _part(workload, "Wait events", wait_tables(results, workload), folded=True),
         _profiles(results, workload, flames, trouble),
@@ -40,6 +42,32 @@ def _part(
     workload: WorkloadResults, title: str, blocks: Sequence[Block], *, folded: bool = False
 ) -> Section | None:
     return Section(anchor(title, workload.name), title, blocks, folded=folded) if blocks else None
+
+
+def _times(results: RunSet, workload: WorkloadResults) -> Section | None:
+    """Returns a folded part for each proven difference: where the time of an operation went."""
+    parts = []
+    for step in workload.compared:
+        for variant in results.others:
+            if step.by_variant.get(variant) is None or results.word(step, variant) not in (
+                "slower",
+                "faster",
+            ):
+                continue
+            explanation, _ = explained(results, step, variant)
+            if explanation is None:
+                continue
+            of_time = explanation.parts
+            on = f" on {variant}" if len(results.others) > 1 else ""
+            keys = (("workload", workload.name), ("step", step.name), ("variant", variant))
+            blocks = [] if of_time.reason else [operation_table(of_time, results.base, variant, keys)]
+            title = f"{step.name}{on}: {difference_text(of_time)}"
+            parts.append(
+                Section(anchor("time", workload.name, variant, step.name), title, blocks, folded=bool(blocks))
+            )
+    if not parts:
+        return None
+    return Section(anchor("times", workload.name), "Where the time went", parts=parts, quiet=True)
 
 
 def _profiles(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str) -> Section | None:
@@ -104,9 +132,9 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
                 Column("sentence", "What moved with it", align="left"),
             ],
             rows=rows,
-            how="The time of an operation is clients ÷ rate per second. Named are the parts of it (CPU of "
-            "the backends, CPU of the driver, wait events) that moved the same way and make up at least a "
-            "fifth of the change; counts per operation (context switches, disk) that moved by at least half "
+            how="The time of an operation is clients ÷ rate per second. Named are the parts of it (all of "
+            "them: where the time went, below) that moved the same way and make up at least a fifth of the "
+            "change; counts per operation (context switches, disk) that moved by at least half "
             "as much; and statements whose plan has another shape. That they moved together does not prove "
             "a cause.",
             keys=(("workload", workload.name),),
