@@ -247,7 +247,7 @@ CURVE = {
 PARTS_HEAD = """
 ## Parts of a query in JSON
 
-`parts` of a single query that differs, in the same places:
+`parts` of a single query that differs, in the same places, and of a slower statement of `upgrade`:
 
 """
 

@@ -468,8 +468,12 @@ class QueryCauseRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base: tuple[Slice, ...] = ()
     new: tuple[Slice, ...] = ()
     forced: tuple[Slice, ...] = ()
-    """Turns of the base, of the variant and of the variant with the base's plan, in pairs of three; none
-    where the plans are the same, whose pairs are those of `query_pairs`."""
+    """Turns of the base, of the variant and of the variant with the base's plan, in pairs of three; of a
+    statement of a replay without such a plan those of two. Other queries then have none: their pairs are
+    those of `query_pairs`."""
+    cpu: tuple[tuple[ExecutionCpu | None, ...], tuple[ExecutionCpu | None, ...]] | None = None
+    """What an execution took of the CPUs, on average of each turn of `base` and of `new`; None where that was
+    not kept yet."""
     planning_seconds: tuple[NotNegative, NotNegative] | None = None
     execution_seconds: tuple[NotNegative, NotNegative] | None = None
     """Least of several times by EXPLAIN (ANALYZE), on the base and on the variant; None where not known."""

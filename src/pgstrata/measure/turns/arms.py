@@ -17,9 +17,10 @@ from pgstrata.measure.explainer import ASK_SECONDS
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.table_sizes import TableSizes
 from pgstrata.measure.turns.participant import Participant
+from pgstrata.measure.turns.phases import mean_cpu
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats.executions import FIRST
-from pgstrata.store.record import Slice
+from pgstrata.store.record import ExecutionCpu, Slice
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import PgbenchScript, Script, SingleQueries, Sql, Step
 
@@ -45,7 +46,8 @@ class Arm:
     """One of those that take turns.
 
     before: statements in the transaction of the query; seconds: of an execution, as far as it is known; text:
-    of the statement that stands for the query, empty for its own.
+    of the statement that stands for the query, empty for its own; cpu: what an execution took of the CPUs, of
+    each turn.
     """
 
     side: Participant
@@ -53,6 +55,7 @@ class Arm:
     seconds: float | None
     text: str = ""
     slices: list[Slice] = field(default_factory=list)
+    cpu: list[ExecutionCpu | None] = field(default_factory=list)
 
 
 class ArmTurns:
@@ -157,6 +160,7 @@ class ArmTurns:
             return f"{side.label}: no execution came to its end"
         arm.seconds = 1 / turn.rate
         arm.slices.append(turn)
+        arm.cpu.append(mean_cpu(done[warm:]))
         return ""
 
     def _step(self, query: str, executions: int, arm: Arm) -> Step:

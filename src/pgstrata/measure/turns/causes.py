@@ -37,6 +37,9 @@ NO_TIME = "the time for causes was over before (`why_seconds`)"
 MOST_OTHERS = 50
 """Queries on which the effect of a remedy is measured."""
 
+PAIR_SHARE = 0.2
+"""Of the time of a query: for the turns that tell what an execution takes of the CPUs."""
+
 OTHERS_SHARE = 0.25
 """Of the time of a query: for the effect of its remedy on others."""
 
@@ -44,12 +47,14 @@ OTHERS_SHARE = 0.25
 @dataclass(frozen=True)
 class Differing:
     """A query of a variant that is proven to differ from the base. seconds: of an execution by the label of
-    the variant, without those that run into the limit; is_slower: the variant is."""
+    the variant, without those that run into the limit; is_slower: the variant is; has_cpu: turns tell already
+    what it takes of the CPUs."""
 
     name: str
     variant: Participant
     is_slower: bool
     seconds: Mapping[str, float]
+    has_cpu: bool = True
 
 
 def search_causes(
@@ -182,15 +187,17 @@ class _Examination:
         elif not same:
             old_plan = next((each for each in chosen if each.plan == wanted), None)
         arms = self._three_arms = self._three(old_plan, without) if old_plan else []
+        pair = (arms[0], arms[2]) if len(arms) > 2 else self._pair(without)
         trials = self._tried(chosen, without, wanted)
         return QueryCauseRecord(
             name=query.name,
             differences=() if same else plan_differences(wanted, plain),
             old_plan=old_plan.sql if old_plan else (),
             asked=self._new.asked + (self._rewritten.asked if self._rewritten else 0),
-            base=tuple(arms[0].slices) if arms else (),
+            base=tuple(arms[0].slices if arms else pair[0].slices),
             forced=tuple(arms[1].slices) if arms else (),
-            new=tuple(arms[2].slices) if len(arms) > 2 else (),
+            new=tuple(pair[1].slices),
+            cpu=(tuple(pair[0].cpu), tuple(pair[1].cpu)) if pair[1].slices else None,
             planning_seconds=phases[0] if phases else None,
             execution_seconds=phases[1] if phases else None,
             nodes=nodes,
@@ -276,6 +283,21 @@ class _Examination:
             self._notes.append(f"with the plan of {self._base.label}: {why}")
         return arms
 
+    def _pair(self, without: Sequence[str]) -> tuple[Arm, Arm]:
+        """Measures the base and the variant where no other turns tell what an execution takes of the CPUs."""
+        query = self._one
+        sides = ((self._base, ()), (query.variant, without))
+        base, new = (Arm(side, before, query.seconds.get(side.label)) for side, before in sides)
+        if not query.has_cpu and self._ends_on_both:
+            now = time.monotonic()
+            share = PAIR_SHARE if query.is_slower else 1.0
+            why = self._turns.in_turn(
+                query.name, [base, new], now + share * (self._deadline - now), lambda: True
+            )
+            if why:
+                self._notes.append(f"where the time went: {why}")
+        return base, new
+
     def _tried(
         self, chosen: Sequence[Candidate], without: Sequence[str], wanted: Sequence[str]
     ) -> list[RemedyTrial]:
@@ -328,7 +350,7 @@ class _Examination:
             _, forced, new = self._three_arms
             if (tuple(forced.before), forced.text) == (tuple(candidate.before), candidate.text):
                 # Measured already.
-                with_it, plain = replace(forced, slices=[*forced.slices]), replace(new, slices=[*new.slices])
+                with_it, plain = (replace(arm, slices=[*arm.slices], cpu=[]) for arm in (forced, new))
                 both = {part.pair for part in plain.slices} & {part.pair for part in with_it.slices}
                 for arm in (plain, with_it):
                     arm.slices = [part for part in arm.slices if part.pair in both]

@@ -27,11 +27,12 @@ from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
+from pgstrata.measure.turns.phases import mean_cpu, mean_planning
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import START_ERROR
 from pgstrata.stats.executions import FIRST
 from pgstrata.stats.verdict import Verdict
-from pgstrata.store.record import ExecutionCpu, QueryPairs, QueryTurns
+from pgstrata.store.record import QueryPairs, QueryTurns
 from pgstrata.turns.model import order_of_pair
 from pgstrata.turns.windows import START_AGAIN_SECONDS
 from pgstrata.workload.core.language import Step
@@ -163,37 +164,6 @@ def _with_execution(turns: QueryTurns, statement: StatementDone) -> QueryTurns:
 
 def _replaced(turns: QueryTurns, **changes: object) -> QueryTurns:
     return structs.replace(turns, **changes)
-
-
-def _planning(executions: Sequence[StatementDone]) -> float | None:
-    """Returns the mean seconds until executions were planned and bound; None where that is not known of all.
-
-    Where the driver met the answer to Bind together with the end of the whole answer, because the execution
-    was short or the driver had to wait for a CPU, the two cannot be told apart.
-    """
-    known = [execution.planning_seconds for execution in executions if _is_planned_apart(execution)]
-    return _mean(known) if len(known) == len(executions) else None
-
-
-def _is_planned_apart(execution: StatementDone) -> bool:
-    return execution.planning_seconds is not None and execution.planning_seconds < execution.seconds
-
-
-def _cpu(executions: Sequence[StatementDone]) -> ExecutionCpu | None:
-    """Returns what executions took of the CPUs on average; None where that is not known of all."""
-    cpu = [execution.cpu for execution in executions if execution.cpu is not None]
-    if len(cpu) < len(executions):
-        return None
-    apart = all(map(_is_planned_apart, executions))
-    return ExecutionCpu(
-        seconds=_mean([execution_cpu.seconds for execution_cpu in cpu]),
-        planning_seconds=_mean([execution_cpu.planning_seconds for execution_cpu in cpu]) if apart else None,
-        waited_seconds=_mean([execution_cpu.waited_seconds for execution_cpu in cpu]),
-    )
-
-
-def _mean(seconds: Sequence[float | None]) -> float:
-    return round(sum(part or 0.0 for part in seconds) / len(seconds), 9)
 
 
 class QueryExecution:
@@ -336,8 +306,8 @@ class QueryExecution:
         query.turns[side.label] = _replaced(
             turns,
             slices=(*turns.slices, turn),
-            planning=(*turns.planning, _planning(counted)),
-            cpu=(*turns.cpu, _cpu(counted)),
+            planning=(*turns.planning, mean_planning(counted)),
+            cpu=(*turns.cpu, mean_cpu(counted)),
             starts=query.starts,
             blocks=tuple(query.blocks),
         )

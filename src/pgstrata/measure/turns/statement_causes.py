@@ -47,7 +47,7 @@ def search_statement_causes(group: Group, base: Participant, step: Step, slower:
     slower: those that matter most first. Raises Interrupted.
     """
     differing = [
-        Differing(slowed.statement.name, slowed.variant, True, slowed.seconds)
+        Differing(slowed.statement.name, slowed.variant, True, slowed.seconds, has_cpu=False)
         for slowed in slower
         if slowed.alone.text
     ]
