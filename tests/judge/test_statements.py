@@ -15,11 +15,12 @@ from pgstrata.judge.statements import (
     enough_known,
     judge_measured,
     judge_statements,
+    parts_of_turns,
     totals,
 )
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import Disturbance, Slice
+from pgstrata.store.record import Disturbance, ExecutionCpu, QueryCauseRecord, Slice
 from pgstrata.store.statement import Statement
 from support.records import comparison_record, step_record, stored_run
 
@@ -196,3 +197,35 @@ def test_what_disturbed_a_step_is_told_of_its_statements(monkeypatch: pytest.Mon
     assert {statement.verdict.reason for statement in step_verdicts.statements} == {
         "other programs used 38% of the CPUs, and more than 25% in 5 of 8 rounds"
     }
+
+
+Turns = tuple[tuple[Slice, ...], tuple[ExecutionCpu, ...]]
+
+
+def turns(*executions: tuple[float, float], waited: float = 0.0) -> Turns:
+    """Turns of one execution each. executions: seconds, and those on a CPU."""
+    return (
+        tuple(
+            Slice(pair=pair, seconds=seconds, rate=1 / seconds, waited=waited if pair == 1 else 0.0)
+            for pair, (seconds, _) in enumerate(executions, 1)
+        ),
+        tuple(ExecutionCpu(seconds=cpu, waited_seconds=0.0) for _, cpu in executions),
+    )
+
+
+def looked_into(base: Turns, new: Turns) -> QueryCauseRecord:
+    return QueryCauseRecord(name="s", base=base[0], new=new[0], cpu=(base[1], new[1]))
+
+
+def test_the_turns_of_a_cause_tell_where_the_time_of_a_statement_went() -> None:
+    quick, slow = turns((1.0, 0.8), (1.0, 0.8), (1.0, 0.8)), turns((3.0, 2.5), (2.0, 1.5), (2.0, 1.5))
+    parts = parts_of_turns(looked_into(quick, slow), 0.25)
+    assert parts is not None and parts.pairs == 3
+    assert (parts.base, parts.other) == pytest.approx((1.0, 7 / 3))
+    assert sum(part.difference for part in parts.parts) == pytest.approx(parts.difference)
+    # A pair in which other programs had the CPUs is in no figure.
+    disturbed = turns((3.0, 2.5), (2.0, 1.5), (2.0, 1.5), waited=0.5)
+    parts = parts_of_turns(looked_into(quick, disturbed), 0.25)
+    assert parts is not None and parts.pairs == 2 and parts.other == pytest.approx(2.0)
+    assert parts_of_turns(looked_into(slow, quick), 0.25) is None
+    assert parts_of_turns(QueryCauseRecord(name="s", base=quick[0], new=slow[0]), 0.25) is None

@@ -190,22 +190,23 @@ def judge_queries(
         if base_rate is not None and verdict.n and not any(ends):
             other_rate = base_rate * verdict.ratio
         differs = verdict.word in ("slower", "faster")
-        means = mean_executions(_judged(sides)) if differs else None
+        means = mean_of_pairs(sides) if differs else None
         phases = _phases(sides, criterion)
         queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends, phases, means))
     return queries
 
 
-def _judged(
-    parts: Sequence[tuple[QuerySide, QuerySide]],
-) -> list[tuple[QueryTurns, QueryTurns, frozenset[int]]]:
-    """Returns the turns of both sides with the pairs that a verdict leaves out; one by CPU time takes all."""
+def mean_of_pairs(parts: Sequence[tuple[QuerySide, QuerySide]]) -> MeanExecutions | None:
+    """Returns the mean executions of the pairs that a verdict takes; one by CPU time takes all. None where
+    too few of them tell what they took of the CPUs."""
     turns = [_turns(*both) for both in parts]
     takes_all = bool(disturbed_by(turns))
-    return [
-        (base.turns, other.turns, frozenset() if takes_all else disturbed_pairs(*both))
-        for (base, other), both in zip(parts, turns, strict=True)
-    ]
+    return mean_executions(
+        [
+            (base.turns, other.turns, frozenset() if takes_all else disturbed_pairs(*both))
+            for (base, other), both in zip(parts, turns, strict=True)
+        ]
+    )
 
 
 def _turns(base: QuerySide, other: QuerySide) -> tuple[AloneTurns, AloneTurns]:
@@ -283,6 +284,7 @@ __all__ = [
     "in_order",
     "judge_queries",
     "judge_query",
+    "mean_of_pairs",
     "rate_of",
     "scatter_of_pairs",
 ]

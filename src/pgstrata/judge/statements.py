@@ -18,11 +18,14 @@ from pgstrata.judge.alone import AloneVerdict, agreed, alone_in
 from pgstrata.judge.compare import margin_of, undisturbed
 from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.judge.query_causes import QueryCause, judge_cause
+from pgstrata.judge.query_parts import QueryParts, query_parts
+from pgstrata.judge.single_queries import QuerySide, mean_of_pairs
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import Verdict, compare, set_aside
 from pgstrata.store.read import MeasuredStep
+from pgstrata.store.record import QueryCauseRecord, QueryTurns
 from pgstrata.store.statement import Statement, recorded_statement, statement_of
 
 WEIGHTY = 0.01
@@ -86,6 +89,9 @@ class StatementVerdict:
     """Where the rounds called it slower or faster, and it may have been executed alone."""
     cause: QueryCause | None = None
     """Why it is slower, where that was looked into."""
+    parts: QueryParts | None = None
+    """Where its time went in the turns of that, alone; None where too few of them tell it, or they do not
+    say that it is slower."""
 
     @property
     def share(self) -> float:
@@ -274,26 +280,42 @@ def _agreed(
             alone = alone_in(statement.statement, records, verdict.criterion)
             statement = replace(statement, verdict=agreed(verdict, alone), alone=alone)
             if statement.verdict.word == "slower":
-                statement = replace(statement, cause=_cause(statement, sides))
+                statement = _explained(statement, sides)
         results.append(statement)
     return results
 
 
-def _cause(
+def _explained(
     statement: StatementVerdict, sides: Sequence[tuple[MeasuredStep, MeasuredStep]]
-) -> QueryCause | None:
-    """Returns why a statement is slower, from the last comparison that has looked for the reason; None if
-    none has."""
+) -> StatementVerdict:
+    """Returns a slower statement with its cause and parts, from the last comparison that has looked for them;
+    unchanged if none has."""
     if statement.alone is None or statement.alone.verdict is None:
-        return None
+        return statement
     for ours, theirs in reversed(sides):
         name = statement.statement.name
         record = next((cause for cause in theirs.record.query_causes if cause.name == name), None)
         if record is not None:
             labels = ours.run.variant, theirs.run.variant
-            alone = statement.alone.verdict
-            return judge_cause(record, labels, alone, theirs.record.load_limit, alone.criterion, None)
-    return None
+            alone, limit = statement.alone.verdict, theirs.record.load_limit
+            cause = judge_cause(record, labels, alone, limit, alone.criterion, None)
+            return replace(statement, cause=cause, parts=parts_of_turns(record, limit))
+    return statement
+
+
+def parts_of_turns(record: QueryCauseRecord, load_limit: float) -> QueryParts | None:
+    """Returns where the time of a slower statement went in its turns; None where too few of them tell it, or
+    their means do not say that it is slower."""
+    if record.cpu is None:
+        return None
+    base, new = (
+        QuerySide(QueryTurns(name=record.name, slices=slices, cpu=cpu), load_limit)
+        for slices, cpu in zip((record.base, record.new), record.cpu, strict=True)
+    )
+    means = mean_of_pairs([(base, new)])
+    if means is None or means.other.seconds <= means.base.seconds:
+        return None
+    return query_parts(means, record.files, record.planning_seconds)
 
 
 def _in_turn(measured: MeasuredStep) -> tuple[str, int]:
@@ -372,6 +394,7 @@ __all__ = [
     "enough_known",
     "judge_measured",
     "judge_statements",
+    "parts_of_turns",
     "rounds_of",
     "totals",
 ]

@@ -9,8 +9,8 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Header, Statement, Writer
+from pgstrata.traffic.replay.blocks import shortened
 from pgstrata.traffic.upgrade.page import MOST_NAMED
-from pgstrata.traffic.upgrade.sections import shortened
 from support.page import PageReader
 from support.program import Program
 

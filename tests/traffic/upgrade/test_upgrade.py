@@ -96,6 +96,14 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     causes = next(table for table in page.tables if table.caption.startswith("Why statements are slower"))
     assert [cell.text for cell in causes.rows[0]][:2] == [SLOW, cause["sentence"]]
     assert "What helps, as SQL" in " ".join(page.text) and index["sql"][0] in " ".join(page.text)
+    # Where the time went in the turns of that: the backend reads the whole table.
+    parts = slow["parts"]
+    assert parts["pairs"] >= 3 and parts["difference_seconds"] > 0
+    by_part = {part["name"]: part["difference_seconds"] for part in parts["parts"]}
+    assert by_part["execution"] > 0 and sum(by_part.values()) == pytest.approx(parts["sum_seconds"])
+    rest = parts["difference_seconds"] - parts["sum_seconds"]
+    assert parts["unexplained_seconds"] in (None, pytest.approx(rest))
+    assert page.table("Parts of an execution").rows[-1][0].text in ("measured", "unexplained")
     alone = slow["alone"]["verdict"]
     assert alone["word"] == "slower" and alone["n"] >= 16 and slow["alone"]["reason"] == ""
     words = " ".join(page.text)
@@ -127,7 +135,9 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     slower = places[begins.index("  slower: ")] + 1
     assert SLOW in lines[slower] and "another plan; alone " in lines[slower]
     assert lines[slower + 1] == f"      why: {cause['sentence']}"
-    assert lines[slower + 2] == f"      what helps: {cause['advice']}"
+    assert lines[slower + 2].startswith("      where the time went: + ")
+    assert f"{SLOW}: {lines[slower + 2].partition('went: ')[2]}" in page.all_text
+    assert lines[slower + 3] == f"      what helps: {cause['advice']}"
     assert "not covered:" in lines
     checklist = {line["id"]: line for line in to["checklist"]}
     assert "took " in checklist["analyze"]["title"] and "MiB on 17" in checklist["sizes"]["title"].replace(

@@ -85,11 +85,11 @@ def time_section(results: RunSet, workload: WorkloadResults) -> Section | None:
 def _part(results: RunSet, workload: WorkloadResults, query: TimedQuery) -> Section:
     blocks: list[Block] = []
     parts, cause = query.verdict.parts, query.verdict.cause
+    keys = (("workload", workload.name), ("query", query.name), ("variant", query.variant))
     title = title_of(results, query.name, query.variant)
     if parts is not None:
-        blocks.append(_table(results, workload, query, parts))
+        blocks.append(parts_table(parts, results.base, query.variant, keys))
     if cause is not None and cause.nodes:
-        keys = (("workload", workload.name), ("query", query.name), ("variant", query.variant))
         nodes = [*cause.nodes, *([cause.all_nodes] if cause.all_nodes is not None else [])]
         blocks.append(nodes_table(results, query.variant, [("", query.variant, nodes)], keys))
     blocks += [Prose(text, "even") for text in functions(results, workload, query)]
@@ -103,7 +103,8 @@ def title_of(results: RunSet, name: str, variant: str) -> str:
     return f"{name} on {variant}" if len(results.others) > 1 else name
 
 
-def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts: QueryParts) -> Table:
+def parts_table(parts: QueryParts, base: str, variant: str, keys: Sequence[tuple[str, str]]) -> Table:
+    """Returns the table of the parts. base, variant: titles of its columns."""
     whole = parts.difference
     rows = [
         part_row(
@@ -116,8 +117,8 @@ def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts:
         )
         for part in parts.parts
     ]
-    base, other = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
-    rows.append(part_row(words("all parts"), base, other, parts.sum, whole, "ms"))
+    base_sum, other_sum = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
+    rows.append(part_row(words("all parts"), base_sum, other_sum, parts.sum, whole, "ms"))
     measured = words("measured", "Mean of the executions.")
     rows.append(part_row(measured, parts.base, parts.other, whole, whole, "ms"))
     if (rest := parts.unexplained) is not None:
@@ -126,17 +127,17 @@ def _table(results: RunSet, workload: WorkloadResults, query: TimedQuery, parts:
     notes = []
     if parts.pages is not None:
         ours, theirs = map(numbers.count, parts.pages)
-        where = f"{ours} on {results.base}, {theirs} on {query.variant}"
+        where = f"{ours} on {base}, {theirs} on {variant}"
         notes.append(f"Pages read from files in one execution: {where}.")
         if not parts.files_are_timed:
             notes.append("How long that took is not known: track_io_timing is off.")
     return Table(
         "query-parts",
         "Parts of an execution",
-        part_columns(results.base, query.variant, "ms"),
+        part_columns(base, variant, "ms"),
         rows,
         _HOW.format(pairs=numbers.counted(parts.pairs, "pair")),
-        keys=(("workload", workload.name), ("query", query.name), ("variant", query.variant)),
+        keys=keys,
         notes=tuple(notes),
     )
 
@@ -249,6 +250,7 @@ __all__ = [
     "difference_text",
     "functions",
     "nodes_table",
+    "parts_table",
     "time_section",
     "timed_queries",
     "title_of",

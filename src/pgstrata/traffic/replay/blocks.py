@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pgstrata import numbers
 from pgstrata.judge.alone import figures
 from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import StatementVerdict
-from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
+from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, missing, words
+from pgstrata.page.results import anchor
 from pgstrata.report.sections.query_causes import Explained
+from pgstrata.report.sections.query_times import difference_text, parts_table
 from pgstrata.stats.verdict import Word
 from pgstrata.traffic.replay.judged import Judged, NewError
 
 MOST_ROWS = 200
+
+MOST_LETTERS = 100
+"""Of a statement in a title or a line."""
 
 WIDEST = 1000
 """Bounds beyond so many times are none."""
@@ -86,6 +92,30 @@ def explained_statements(by_variant: Mapping[str, Judged]) -> list[Explained]:
         for statement_verdict in judged.of("slower")
         if statement_verdict.cause is not None
     ]
+
+
+def statement_times(
+    base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
+) -> list[Section]:
+    """Returns a folded part for each slower statement of which it is known where its time went."""
+    parts = []
+    for variant, judged in by_variant.items():
+        on = f" on {variant}" if len(by_variant) > 1 else ""
+        for number, statement_verdict in enumerate(judged.of("slower")):
+            if statement_verdict.parts is None:
+                continue
+            text = statement_verdict.statement.text
+            table_keys = [*keys, ("statement", text), ("variant", variant)]
+            table = parts_table(statement_verdict.parts, base, variant, table_keys)
+            title = f"{shortened(text)}{on}: {difference_text(statement_verdict.parts)}"
+            link = anchor("time", *(value for _, value in keys), variant, str(number))
+            parts.append(Section(link, title, [replace(table, name="statement-parts")], folded=True))
+    return parts
+
+
+def shortened(text: str) -> str:
+    """Returns the beginning of a long text, a short text unchanged."""
+    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
 
 
 def left_out_rounds(judged: Judged) -> str:
@@ -252,4 +282,6 @@ __all__ = [
     "judged_table",
     "left_out_rounds",
     "per_round",
+    "shortened",
+    "statement_times",
 ]

@@ -10,7 +10,7 @@ from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.sections.query_causes import explained_blocks
 from pgstrata.store.record import ReplayRecord, StepRecord
 from pgstrata.store.statement import Statement, recorded_statement
-from pgstrata.traffic.replay.blocks import error_blocks, explained_statements, judged_blocks
+from pgstrata.traffic.replay.blocks import error_blocks, explained_statements, judged_blocks, statement_times
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table, gaps
 from pgstrata.traffic.replay.judged import judged
@@ -37,6 +37,7 @@ _STATEMENTS = (
 def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
     """Returns the report's section of replays; None if nothing was replayed."""
     blocks: list[Block] = []
+    times: list[Section] = []
     for step in workload.compared:
         records = {
             variant: [m.record for m in repeats.repeats if m.record.replay is not None]
@@ -54,12 +55,17 @@ def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
                 _statements(workload, step, variants, records)
             ]
             blocks += explained_blocks(results, workload, explained_statements(by_variant))
+            times += statement_times(results.base, by_variant, keys)
             blocks += error_blocks(results.base, by_variant, keys)
             if not_covered := gaps(results, step, by_variant):
                 blocks.append(gap_table(not_covered, keys))
             if (without := emptiness_table(emptiness_in(step), keys)) is not None:
                 blocks.append(without)
-    return Section(anchor("replay", workload.name), f"Replay ({workload.name})", blocks) if blocks else None
+    if not blocks:
+        return None
+    link = anchor("times-of-statements", workload.name)
+    parts = [Section(link, "Where the time of statements went", parts=times, quiet=True)] if times else []
+    return Section(anchor("replay", workload.name), f"Replay ({workload.name})", blocks, parts)
 
 
 Records = Mapping[str, list[StepRecord]]

@@ -24,12 +24,12 @@ from pgstrata.report.export_html import Switch
 from pgstrata.report.write import write_page, write_report_of
 from pgstrata.stats.verdict import Word
 from pgstrata.store.record import OTHER_LOAD
-from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds
+from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds, shortened
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line, State
 from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
 from pgstrata.traffic.upgrade.differing import DifferingRows
-from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections, shortened
+from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections
 from pgstrata.traffic.upgrade.settle import at_most, undecided
 from pgstrata.traffic.upgrade.tried import page_folder
 

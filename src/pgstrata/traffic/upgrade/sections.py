@@ -14,7 +14,15 @@ from pgstrata.report.sections.query_causes import remedies_as_sql
 from pgstrata.report.sections.settings import not_taken
 from pgstrata.report.sections.sizes import growth
 from pgstrata.report.sections.statement_plans import both_plans
-from pgstrata.traffic.replay.blocks import ORDER, SAID, error_blocks, explained_statements, judged_table
+from pgstrata.traffic.replay.blocks import (
+    ORDER,
+    SAID,
+    error_blocks,
+    explained_statements,
+    judged_table,
+    shortened,
+    statement_times,
+)
 from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.traffic.replay.gaps import gap_table
 from pgstrata.traffic.replay.judged import plans_of
@@ -22,7 +30,6 @@ from pgstrata.traffic.upgrade.checklist.model import STATES, Line
 from pgstrata.traffic.upgrade.decision import Decision, Measured
 
 MOST_PLANS = 40
-MOST_LETTERS = 100
 MOST_OBJECTS = 10
 """Of a line of the checklist that the table shows; a list below it has the others."""
 
@@ -46,7 +53,9 @@ def sections(decision: Decision) -> list[Section]:
             Section(anchor("statements", variant), f"Statements on {variant}", [judged_table(base, judged)])
         )
     if causes := [*_cause_blocks(decision, measured)]:
-        result.append(Section("causes", "Why, and what helps", causes))
+        times = statement_times(base, measured.judged)
+        parts = [Section("times", "Where the time went", parts=times, quiet=True)] if times else []
+        result.append(Section("causes", "Why, and what helps", causes, parts))
     if any(measured.differing.values()) or any(judged.answers.changed for judged in measured.judged.values()):
         result.append(Section("answers", "Other answers", [*_differing_blocks(decision, measured)]))
     result.append(Section("plans", "Changed plans", [*_plan_blocks(decision, measured)]))
@@ -324,9 +333,4 @@ def _alone(measured: Measured) -> str:
     )
 
 
-def shortened(text: str) -> str:
-    """Returns the beginning of a long text, a short text unchanged."""
-    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
-
-
-__all__ = ["MARKS_OF_STATES", "sections", "shortened"]
+__all__ = ["MARKS_OF_STATES", "sections"]

@@ -12,16 +12,17 @@ from pgstrata import numbers
 from pgstrata.judge.alone import figures
 from pgstrata.judge.compare import StepVerdictRecord
 from pgstrata.judge.query_causes import CauseRecord
+from pgstrata.judge.query_parts import PartsRecord
 from pgstrata.judge.statements import StatementVerdict
+from pgstrata.report.sections.query_times import difference_text
 from pgstrata.stats.verdict import VerdictRecord, Word
 from pgstrata.store.record import Sizes
-from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds
+from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds, shortened
 from pgstrata.traffic.replay.gaps import Gap
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line
 from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
 from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, fails_said, lede, settle_lines, title, version_of
-from pgstrata.traffic.upgrade.sections import shortened
 
 Json = dict[str, Any]
 
@@ -145,6 +146,8 @@ def _lines(statement: StatementVerdict, judged: Judged) -> Iterator[str]:
     yield f"{numbers.longer(statement.longer)} ({each}{plan}{beside}): {shortened(statement.statement.text)}"
     if statement.cause is not None:
         yield f"  why: {statement.cause.sentence}"
+        if statement.parts is not None:
+            yield f"  where the time went: {difference_text(statement.parts)}"
         if statement.cause.advice:
             yield f"  what helps: {statement.cause.advice}"
 
@@ -180,6 +183,7 @@ class StatementRecord(VerdictRecord):
     plan_changed: bool
     alone: AloneRecord | None
     cause: CauseRecord | None
+    parts: PartsRecord | None
     doubt: str
 
 
@@ -361,6 +365,9 @@ def _statement(statement_verdict: StatementVerdict, judged: Judged) -> Json:
             "reason": statement_verdict.alone.reason,
         },
         "cause": statement_verdict.cause.record() if statement_verdict.cause is not None else None,
+        "parts": msgspec.to_builtins(statement_verdict.parts.record())
+        if statement_verdict.parts is not None
+        else None,
         "doubt": doubt(statement_verdict) if statement_verdict.verdict.word == "unclear" else "",
     }
 

@@ -24,11 +24,11 @@ from pgstrata.page.blocks import (
 from pgstrata.page.results import anchor
 from pgstrata.report.sections.statement_plans import both_plans
 from pgstrata.report.write import write_page
+from pgstrata.traffic.replay.blocks import shortened
 from pgstrata.traffic.upgrade.page import by_line
 from pgstrata.traffic.upgrade.planned.asked import Asked, AskedStatement
 from pgstrata.traffic.upgrade.planned.outcome import Changed, PlannedUpgrade, PlannedVersion
 from pgstrata.traffic.upgrade.planned.restore import Restored
-from pgstrata.traffic.upgrade.sections import shortened
 from pgstrata.traffic.upgrade.tried import page_folder, question_digest
 
 MOST_NAMED, MOST_ROWS, MOST_LISTINGS = 5, 500, 60

@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
+from pgstrata.traffic.replay.blocks import shortened
 from pgstrata.traffic.upgrade.planned.asked import AskedStatement
 from pgstrata.traffic.upgrade.planned.outcome import Changed, PlannedUpgrade, PlannedVersion
 from pgstrata.traffic.upgrade.planned.page import (
@@ -20,7 +21,6 @@ from pgstrata.traffic.upgrade.planned.page import (
     percent,
     title,
 )
-from pgstrata.traffic.upgrade.sections import shortened
 from pgstrata.traffic.upgrade.text import FromRecord, LabelRecord
 
 MOST_NAMED = 10
