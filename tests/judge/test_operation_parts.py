@@ -12,7 +12,7 @@ from msgspec import structs
 from pgstrata.judge.explain import explain
 from pgstrata.judge.operation_parts import OperationParts, operation_parts
 from pgstrata.judge.query_parts import TOLERANCE
-from pgstrata.report.operation_times import difference_text, operation_table
+from pgstrata.report.operation_times import difference_line, difference_text, operation_table
 from pgstrata.store.record import StepRecord, WaitsCost
 from support.records import role_record, step_record
 
@@ -91,6 +91,7 @@ def test_a_rest_is_a_row_with_its_sign() -> None:
     parts = parts_of(step(10_000, cpu=60), step(8_000, cpu=70))
     assert parts.unexplained == pytest.approx(15e-6)
     assert difference_text(parts).endswith("CPU of the query connections + 10.0, unexplained + 15.0")
+    assert difference_line(parts).endswith("+ 15.0 (wait events were not sampled on both sides: --waits 10)")
     *_, rest = operation_table(parts, "a", "b").rows
     assert [cell.text for cell in rest.cells] == ["unexplained", "", "", "+ 15.0", "60"]
     too_much = parts_of(step(10_000, cpu=60), step(8_000, cpu=95))

@@ -242,7 +242,7 @@ class _Measured:
         if not self.cpu:
             texts.append("the CPU of the connections is not known")
         if not self.waits:
-            texts.append("wait events were not sampled on both sides (`--waits 10`)")
+            texts.append("wait events were not sampled on both sides: --waits 10")
         if not self.driver:
             texts.append("the CPU of the driver is that of several roles")
         return tuple(texts)

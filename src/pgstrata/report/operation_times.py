@@ -13,9 +13,10 @@ _HOW = (
     "The time of an operation is clients ÷ rate per second; its difference is that of the verdict. Parts "
     "exclude each other. CPU is the kernel's; waits are shares of samples of the connections' state (±: two "
     "standard errors of a difference). While the driver works the connection waits for it, so its CPU is "
-    "taken from that wait. Waiting for a CPU is what samples call running beyond the CPU used: sleep that "
-    "PostgreSQL has no wait event for is in it. Samples count parallel workers to their leader, CPU does "
-    "not. Parts show where the time went and prove nothing by themselves."
+    "taken from that wait; that the driver itself waits for a CPU stays in it. Waiting for a CPU is what "
+    "samples call running beyond the CPU used: sleep that PostgreSQL has no wait event for is in it. Samples "
+    "count parallel workers to their leader, CPU does not. Parts show where the time went and prove nothing "
+    "by themselves."
 )
 
 
@@ -32,6 +33,12 @@ def difference_text(parts: OperationParts) -> str:
     if (rest := parts.unexplained) is not None:
         named.append(f"unexplained {signed(rest, 'µs')}")
     return f"{signed(parts.difference, 'µs')} µs per {parts.noun}: {', '.join(named)}"
+
+
+def difference_line(parts: OperationParts) -> str:
+    """Returns the same, and what keeps a rest from being told apart."""
+    why = "; ".join(parts.not_apart) if parts.unexplained is not None and not parts.reason else ""
+    return difference_text(parts) + (f" ({why})" if why else "")
 
 
 def _error(part: OperationPart) -> str:
@@ -74,4 +81,4 @@ def operation_table(
     )
 
 
-__all__ = ["difference_text", "operation_table"]
+__all__ = ["difference_line", "difference_text", "operation_table"]

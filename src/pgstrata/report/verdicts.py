@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
 from pgstrata.report.disturbance import proves_nothing
-from pgstrata.report.operation_times import difference_text
+from pgstrata.report.operation_times import difference_line
 from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
@@ -71,7 +71,7 @@ def notes(comparison: Comparison) -> list[str]:
     for s in comparison.judged:
         if s.operation_parts is not None:
             where = f" on {s.machine}" if s.machine else ""
-            lines.append(f"{s.step}{where}: where the time went: {difference_text(s.operation_parts)}")
+            lines.append(f"{s.step}{where}: where the time went: {difference_line(s.operation_parts)}")
     lines += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
     lines += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     lines += [f"only {comparison.other} has {step}" for step in comparison.only_other]
