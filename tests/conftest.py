@@ -33,6 +33,8 @@ from support.schemas import check_printed
 from support.sources import debian_archive
 from support.templates import copy_templates, forget, make_folder
 
+# Programs that tests start end by SIGHUP, also where the tests were started with nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Tests run beside each other: what numpy would do in threads of their own waits for CPUs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Programs that tests start import the same code as the tests, whatever folder they are started in.

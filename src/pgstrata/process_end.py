@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,13 @@ def allow_process_end() -> None:
     that uses pgstrata as a library is not ours to end."""
     global _allowed
     _allowed = True
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Returns the signals that end a command: Ctrl-C, SIGTERM, and SIGHUP unless who started it had that one
+    ignored, as nohup does."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def may_end_process() -> bool:

@@ -37,6 +37,19 @@ def test_what_cannot_be_said_at_that_moment_does_not_take_the_place_of_the_signa
         time.sleep(5)
 
 
+def test_a_hang_up_that_nohup_has_ignored_is_ignored() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            interrupts.check()
+            with pytest.raises(Interrupted):
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_ctrl_c_is_130() -> None:
     with Interrupts(), pytest.raises(Interrupted) as caught:
         os.kill(os.getpid(), signal.SIGINT)

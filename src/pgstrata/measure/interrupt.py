@@ -21,6 +21,7 @@ from pgstrata.process_end import (
     SECOND_SECONDS,
     call_after,
     end_process,
+    ending_signals,
     may_end_process,
 )
 from pgstrata.server.system.guard import end_claimed
@@ -41,8 +42,6 @@ class Interrupts:
     ends nevertheless. On another thread than the main one signals are not heard.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.caught: int | None = None
         self._say = say
@@ -56,7 +55,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is not threading.main_thread():
             return self
-        for number in self.SIGNALS:
+        for number in ending_signals():
             self._former[number] = signal.signal(number, self._on_signal)
         self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
         return self

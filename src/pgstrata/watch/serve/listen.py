@@ -20,7 +20,7 @@ import uvicorn
 from pgstrata.cli.ending import Interruption
 from pgstrata.errors import UsageError
 from pgstrata.files.ownership import read_small
-from pgstrata.process_end import leave_thread_behind
+from pgstrata.process_end import ending_signals, leave_thread_behind
 from pgstrata.watch.serve.app import Shows, make_app
 from pgstrata.watch.serve.guard import Rules, hosts_of
 
@@ -170,9 +170,7 @@ class _Server(uvicorn.Server):
             self.signal = self.signal or number
             self.should_exit = True
 
-        former = {
-            number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
+        former = {number: signal.signal(number, end) for number in ending_signals()}
         try:
             yield
         finally:
