@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 STAMPED = ("pyproject.toml", "Cargo.toml", "Cargo.lock", "src/pgstrata/__init__.py")
 
 
+@pytest.mark.program
 def test_the_repository_holds_text_and_bundles_of_results_alone() -> None:
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=False)
     if listed.returncode:

@@ -43,7 +43,8 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
             assert step["sizes"]["database_bytes"] > 0
             assert step["server_cpu_seconds"] > 0
         first = [(s["started"], v) for v, step in (("a", a), ("b", b)) for s in step["slices"]]
-        assert "".join(v for _, v in sorted(first)) == ("abbabaab", "abba")[turns == 2]
+        order = "".join(v for _, v in sorted(first))
+        assert order in {4: ("abbabaab", "baababba"), 2: ("abba", "baab")}[turns]  # drawn
     for run in Results(place / "results").runs():
         series = run.table("series")
         for step in on_disk(run)["steps"]:

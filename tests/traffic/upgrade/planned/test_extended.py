@@ -194,7 +194,7 @@ def test_values_that_do_not_fit_are_listed(
     dependent = """'dependencies', '[{"attributes": [3], "dependency": 9, "degree": 1}]'"""
     base = "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'pairs');\n"
     cases = {
-        call("whole", distinct % ("1, 2", "-5")): "-5 is no number of distinct values",
+        call("whole", distinct % ("1, 2", "-5")): "no number of distinct values: -5",
         call("whole", distinct % ("1, 2, 3", "5")): "cannot be told",
         call("whole", distinct % ("1, 2, -1", "5")): "more than 0 expressions",
         call("whole", common % "{1}"): "they are of 2 columns here",

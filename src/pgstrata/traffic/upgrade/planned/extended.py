@@ -188,7 +188,7 @@ class _Writer:
         _check(call.distinct, expressions)
         for combination in call.distinct:
             if combination.value < 1:
-                raise Unfit(f"{combination.value:,} is no number of distinct values")
+                raise Unfit(f"no number of distinct values: {combination.value:,}")
         shown = self._stored("ndistinct", distinct_bytes(call.distinct))
         _same(shown, call.distinct, lambda value: f"{value:.0f}")
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pgstrata import numbers
+
 MOST_DIMENSIONS = 8
 """Columns and expressions of an object: STATS_MAX_DIMENSIONS of the source."""
 
@@ -147,7 +149,7 @@ def _expression(expression: Any, checks: Mapping[str, Callable[[str], bool]]) ->
 def _entries(text: str, keys: set[str]) -> Iterator[Mapping[str, Any]]:
     entries = _list(_json(text))
     if not 0 < len(entries) <= MOST_COMBINATIONS:
-        raise ValueError(f"there are {len(entries):,} combinations")
+        raise ValueError(f"it has {numbers.counted(len(entries), 'combination')}")
     for entry in entries:
         if not isinstance(entry, dict) or entry.keys() != keys:
             raise ValueError(f"a combination has not the keys {', '.join(sorted(keys))}")
