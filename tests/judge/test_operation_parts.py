@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from pgstrata.judge.divided import TOLERANCE
 from pgstrata.judge.explain import explain
 from pgstrata.judge.operation_parts import OperationParts, operation_parts
-from pgstrata.judge.query_parts import TOLERANCE
 from pgstrata.report.operation_times import difference_line, difference_text, operation_table
 from pgstrata.store.record import StepRecord, WaitsCost
 from support.records import role_record, step_record

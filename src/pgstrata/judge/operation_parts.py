@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from pgstrata import numbers
 from pgstrata.judge.costs import connection_cpu, step_cost
-from pgstrata.judge.query_parts import TOLERANCE
+from pgstrata.judge.divided import Divided, TwoSides
 from pgstrata.judge.summary import sla_of
 from pgstrata.stats.rates import over_repeats
 from pgstrata.store.record import StepRecord
@@ -91,7 +91,7 @@ class OperationPartsRecord(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class OperationPart:
+class OperationPart(TwoSides):
     """Seconds of one part of an operation on both sides. label: for people; events: wait events of it that
     moved most; error: standard error of the difference, None where no sample is in it or that is not
     known."""
@@ -102,11 +102,6 @@ class OperationPart:
     other: float
     events: tuple[str, ...] = ()
     error: float | None = None
-
-    @property
-    def difference(self) -> float:
-        """By how much the other side takes longer in it."""
-        return self.other - self.base
 
     @property
     def title(self) -> str:
@@ -120,7 +115,7 @@ class OperationPart:
 
 
 @dataclass(frozen=True)
-class OperationParts:
+class OperationParts(Divided):
     """An operation of one client in seconds: base, that of the base's rate, and other, that ÷ the ratio of
     the verdict.
 
@@ -136,22 +131,6 @@ class OperationParts:
     parts: tuple[OperationPart, ...]
     not_apart: tuple[str, ...] = ()
     reason: str = ""
-
-    @property
-    def difference(self) -> float:
-        """By how much an operation takes longer on the other side."""
-        return self.other - self.base
-
-    @property
-    def sum(self) -> float:
-        """Of the differences of all parts."""
-        return math.fsum(part.difference for part in self.parts)
-
-    @property
-    def unexplained(self) -> float | None:
-        """What the parts leave of the difference; None where they add up."""
-        rest = self.difference - self.sum
-        return rest if abs(rest) > TOLERANCE * abs(self.difference) else None
 
     def share(self, part: OperationPart) -> float | None:
         """Returns the share of a part in the difference; None where that is open."""

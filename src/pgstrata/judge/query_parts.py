@@ -16,12 +16,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from pgstrata.judge.divided import TOLERANCE, Divided, TwoSides
 from pgstrata.store.record import ExecutionCpu, FileAccess, QueryTurns
 
 PartName = Literal["planning", "execution", "files", "cpu_wait", "other_waits"]
-
-TOLERANCE = 0.1
-"""The parts add up where their sum is off by this share of the difference at most."""
 
 Judged = tuple[QueryTurns, QueryTurns, Collection[int]]
 """Turns of base and other, and the numbers of the pairs that are left out."""
@@ -71,21 +69,16 @@ class MeanExecutions:
 
 
 @dataclass(frozen=True)
-class TimePart:
+class TimePart(TwoSides):
     """Seconds of one part of a mean execution on both sides."""
 
     name: PartName
     base: float
     other: float
 
-    @property
-    def difference(self) -> float:
-        """By how much the other side takes longer in it."""
-        return self.other - self.base
-
 
 @dataclass(frozen=True)
-class QueryParts:
+class QueryParts(Divided):
     """The parts of a mean execution. base, other: its seconds by the clock; pages: read from files in one
     execution, None where that was not asked for; files_are_timed: whether reading them is a part of its own;
     is_planning_apart: else `execution` has planning in it."""
@@ -97,22 +90,6 @@ class QueryParts:
     pages: tuple[int, int] | None
     files_are_timed: bool
     is_planning_apart: bool
-
-    @property
-    def difference(self) -> float:
-        """By how much an execution takes longer on the other side."""
-        return self.other - self.base
-
-    @property
-    def sum(self) -> float:
-        """Of the differences of all parts."""
-        return sum(part.difference for part in self.parts)
-
-    @property
-    def unexplained(self) -> float | None:
-        """What the parts leave of the difference; None where they add up."""
-        rest = self.difference - self.sum
-        return rest if abs(rest) > TOLERANCE * abs(self.difference) else None
 
     @property
     def largest(self) -> TimePart:
@@ -246,7 +223,6 @@ def _parts(mean: MeanExecution, in_files: float, *, apart: bool) -> dict[PartNam
 
 
 __all__ = [
-    "TOLERANCE",
     "MeanExecution",
     "MeanExecutions",
     "PartName",

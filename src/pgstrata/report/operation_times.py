@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.judge.operation_parts import ERRORS, OperationPart, OperationParts
-from pgstrata.judge.query_parts import TOLERANCE
 from pgstrata.page.blocks import Table, words
-from pgstrata.report.time_parts import LEAST, part_columns, part_row, signed, time
+from pgstrata.report.time_parts import LEAST, part_columns, part_rows, signed, time
 
 _HOW = (
     "The time of an operation is clients ÷ rate per second; its difference is that of the verdict. Parts "
@@ -50,26 +49,9 @@ def operation_table(
     parts: OperationParts, base: str, variant: str, keys: Sequence[tuple[str, str]] = ()
 ) -> Table:
     """Returns the table of the parts. base, variant: titles of its columns."""
-    whole = parts.difference
-    rows = [
-        part_row(
-            words(part.title),
-            part.base,
-            part.other,
-            part.difference,
-            whole,
-            "µs",
-            error=None if part.error is None else ERRORS * part.error,
-        )
-        for part in parts.parts
-    ]
-    base_sum, other_sum = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
-    rows.append(part_row(words("all parts"), base_sum, other_sum, parts.sum, whole, "µs"))
     verdict = words("by the verdict", "The rate of the base, and that × the ratio of the verdict.")
-    rows.append(part_row(verdict, parts.base, parts.other, whole, whole, "µs"))
-    if (rest := parts.unexplained) is not None:
-        name = words("unexplained", f"Beyond {TOLERANCE:.0%}.")
-        rows.append(part_row(name, None, None, rest, whole, "µs", is_rest=True))
+    errors = [None if part.error is None else ERRORS * part.error for part in parts.parts]
+    rows = part_rows(parts, [words(part.title) for part in parts.parts], verdict, "µs", errors)
     return Table(
         "operation-parts",
         f"Parts of the time of one {parts.noun}",

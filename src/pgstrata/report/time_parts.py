@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pgstrata import numbers
-from pgstrata.page.blocks import Cell, Column, Row
+from pgstrata.judge.divided import TOLERANCE, Divided
+from pgstrata.page.blocks import Cell, Column, Row, words
 
 Unit = Literal["ms", "µs"]
 
@@ -27,7 +29,26 @@ def part_columns(base: str, variant: str, unit: Unit) -> list[Column]:
     ]
 
 
-def part_row(
+def part_rows(
+    parts: Divided, names: Sequence[Cell], whole: Cell, unit: Unit, errors: Sequence[float | None] = ()
+) -> list[Row]:
+    """Returns the rows of all parts, of their sum, of the whole, and of what they leave of it. names: of the
+    parts; errors: of their differences, none where none is known."""
+    difference = parts.difference
+    rows = [
+        _part_row(name, part.base, part.other, part.difference, difference, unit, error=error)
+        for name, part, error in zip(names, parts.parts, errors or [None] * len(names), strict=True)
+    ]
+    base, other = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
+    rows.append(_part_row(words("all parts"), base, other, parts.sum, difference, unit))
+    rows.append(_part_row(whole, parts.base, parts.other, difference, difference, unit))
+    if (rest := parts.unexplained) is not None:
+        name = words("unexplained", f"Beyond {TOLERANCE:.0%}.")
+        rows.append(_part_row(name, None, None, rest, difference, unit, is_rest=True))
+    return rows
+
+
+def _part_row(
     name: Cell,
     base: float | None,
     other: float | None,
@@ -70,4 +91,4 @@ def time(seconds: float, unit: Unit) -> str:
     return numbers.significant(_PER_SECOND[unit] * seconds)
 
 
-__all__ = ["LEAST", "Unit", "part_columns", "part_row", "signed", "time"]
+__all__ = ["LEAST", "Unit", "part_columns", "part_rows", "signed", "time"]

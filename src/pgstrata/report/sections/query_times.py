@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
-from pgstrata.judge.query_parts import TOLERANCE, PartName, QueryParts
+from pgstrata.judge.query_parts import PartName, QueryParts
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.again import count_command
-from pgstrata.report.time_parts import LEAST, part_columns, part_row, signed
+from pgstrata.report.time_parts import LEAST, part_columns, part_rows, signed
 from pgstrata.store.record import NodeMoved
 
 _NAMES: dict[PartName, tuple[str, str]] = {
@@ -105,25 +105,8 @@ def title_of(results: RunSet, name: str, variant: str) -> str:
 
 def parts_table(parts: QueryParts, base: str, variant: str, keys: Sequence[tuple[str, str]]) -> Table:
     """Returns the table of the parts. base, variant: titles of its columns."""
-    whole = parts.difference
-    rows = [
-        part_row(
-            words(_label(part.name, parts), _NAMES[part.name][1]),
-            part.base,
-            part.other,
-            part.difference,
-            whole,
-            "ms",
-        )
-        for part in parts.parts
-    ]
-    base_sum, other_sum = (sum(getattr(part, side) for part in parts.parts) for side in ("base", "other"))
-    rows.append(part_row(words("all parts"), base_sum, other_sum, parts.sum, whole, "ms"))
-    measured = words("measured", "Mean of the executions.")
-    rows.append(part_row(measured, parts.base, parts.other, whole, whole, "ms"))
-    if (rest := parts.unexplained) is not None:
-        name = words("unexplained", f"Beyond {TOLERANCE:.0%}.")
-        rows.append(part_row(name, None, None, rest, whole, "ms", is_rest=True))
+    names = [words(_label(part.name, parts), _NAMES[part.name][1]) for part in parts.parts]
+    rows = part_rows(parts, names, words("measured", "Mean of the executions."), "ms")
     notes = []
     if parts.pages is not None:
         ours, theirs = map(numbers.count, parts.pages)
