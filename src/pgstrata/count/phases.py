@@ -55,6 +55,10 @@ REST = "message loop and rest"
 """The part of what no entry has called."""
 
 _PART_OF = {function: part for part, functions in ENTRIES.items() for function in functions}
+LEAST_SHARE = 0.0005
+"""Of the base's instructions, from which a change of a part is named or has a colour: starts differ by
+less."""
+
 _ROUNDS = 60
 _CLOSE = 1e-6
 
@@ -126,4 +130,4 @@ def _changes(
     ]
 
 
-__all__ = ["ENTRIES", "REST", "PartChange", "by_part", "file_changes", "part_changes"]
+__all__ = ["ENTRIES", "LEAST_SHARE", "REST", "PartChange", "by_part", "file_changes", "part_changes"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.count.functions import FunctionChange, costs_of, function_changes, sentence
-from pgstrata.count.phases import PartChange, file_changes, part_changes
+from pgstrata.count.phases import LEAST_SHARE, PartChange, file_changes, part_changes
 from pgstrata.count.results import counts_of
 from pgstrata.count.verdicts import CountVerdict
 from pgstrata.judge.marks import Mark
@@ -45,9 +45,6 @@ LEAST_REACH = 0.01
 
 FUNCTIONS = 12
 """Functions, and source files, listed of each step that differs."""
-
-LEAST_SHARE = 0.0005
-"""Of the base's instructions, from which a change of a part has a colour: starts differ by less."""
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
@@ -366,19 +363,13 @@ def difference_tables(base: Side, other: Side, verdict: CountVerdict) -> list[Ta
 
 def _part_table(verdict: CountVerdict, variant: str, base: str, changes: Sequence[PartChange]) -> Table:
     """Returns the table of the parts of the server behind a verdict."""
-    rows = [
-        Row([words(change.part), *_cells(change.before, change.after, change.share)], variant=variant)
-        for change in changes
-    ]
-    return Table(
-        name="instructions-by-part",
-        title=f"{variant} against {base}: by part of the server",
-        columns=[Column("part", "Part", align="left"), *_COLUMNS],
-        rows=rows,
-        how="Functions that one of them enters by are in that part, all others in those that call them, in "
-        "proportion to what those calls cost. All parts together make the step.",
-        keys=_keys(verdict, variant),
+    how = (
+        "Functions that one of them enters by are in that part, all others in those that call them, in "
+        "proportion to what those calls cost. All parts together make the step."
     )
+    column = Column("part", "Part", align="left")
+    title = f"{variant} against {base}: by part of the server"
+    return _changes_table(verdict, variant, "instructions-by-part", title, column, changes, how)
 
 
 def _file_tables(
@@ -387,22 +378,36 @@ def _file_tables(
     """Returns the table of the source files behind a verdict; none where these are not known."""
     if not changes:
         return []
-    rest = sum(change.after - change.before for change in changes[FUNCTIONS:])
-    return [
-        Table(
-            name="instructions-by-file",
-            title=f"{variant} against {base}: by source file",
-            columns=[Column("file", "Source file", align="left"), *_COLUMNS],
-            rows=[
-                Row([words(change.part), *_cells(change.before, change.after, change.share)], variant=variant)
-                for change in changes[:FUNCTIONS]
-            ],
-            how="Inlined code counts for the file that it stands in; what moves between files changes both. "
-            "All together make the difference of the step: "
-            f"{rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others.",
-            keys=_keys(verdict, variant),
-        )
+    how = (
+        "Inlined code counts for the file that it stands in; what moves between files changes both. "
+        f"All together make the difference of the step: {_others(changes)}"
+    )
+    column = Column("file", "Source file", align="left")
+    title = f"{variant} against {base}: by source file"
+    shown = changes[:FUNCTIONS]
+    return [_changes_table(verdict, variant, "instructions-by-file", title, column, shown, how)]
+
+
+def _changes_table(
+    verdict: CountVerdict,
+    variant: str,
+    name: str,
+    title: str,
+    column: Column,
+    changes: Sequence[PartChange],
+    how: str,
+) -> Table:
+    rows = [
+        Row([words(change.part), *_cells(change.before, change.after, change.share)], variant=variant)
+        for change in changes
     ]
+    return Table(name, title, [column, *_COLUMNS], rows, how, keys=_keys(verdict, variant))
+
+
+def _others(changes: Sequence[PartChange] | Sequence[FunctionChange]) -> str:
+    """Returns what is in the changes that a table does not list."""
+    rest = sum(change.after - change.before for change in changes[FUNCTIONS:])
+    return f"{rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others."
 
 
 def _cells(before: float, after: float, share: float) -> list[Cell]:
@@ -431,7 +436,6 @@ def _function_table(
     verdict: CountVerdict, variant: str, base: str, changes: Sequence[FunctionChange]
 ) -> Table:
     """Returns the table of the functions that account for a verdict."""
-    rest = sum(c.difference for c in changes[FUNCTIONS:])
     rows = [
         Row(
             [
@@ -453,7 +457,6 @@ def _function_table(
         ],
         rows=rows,
         how="Instructions in each function itself and in those that it inlines, or calls and the other side "
-        "lacks: what only moved is no difference. All together make that of the step: "
-        f"{rest:+,.0f} are in {max(0, len(changes) - FUNCTIONS)} others.",
+        f"lacks: what only moved is no difference. All together make that of the step: {_others(changes)}",
         keys=_keys(verdict, variant),
     )

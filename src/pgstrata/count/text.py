@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from pgstrata import numbers
 from pgstrata.count.doubts import spread, spread_note
 from pgstrata.count.functions import costs_of, function_changes, line_of, sentence
-from pgstrata.count.phases import PartChange, file_changes, part_changes
+from pgstrata.count.phases import LEAST_SHARE, PartChange, file_changes, part_changes
 from pgstrata.count.verdicts import CountComparison, CountVerdict
 from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
 from pgstrata.stats.verdict import is_bounded
@@ -20,9 +20,8 @@ from pgstrata.store.counted import counted_runs, plain_workload
 COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "other", "left out", "starts")
 FUNCTIONS = 5
 """Functions named below a step whose instructions differ."""
-PARTS, LEAST_SHARE = 4, 0.0005
-"""Parts of the server, and source files, named there, and the share of the base's instructions from which one
-is."""
+PARTS = 4
+"""Parts of the server, and source files, named there."""
 
 
 def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Side]]:
