@@ -33,19 +33,20 @@ class Dimension:
 
 def distinct_bytes(combinations: Sequence[Combination]) -> bytes:
     """Returns a pg_ndistinct."""
-    parts = [struct.pack("=III", _DISTINCT, _BASIC, len(combinations))]
-    for combination in combinations:
-        count = len(combination.attributes)
-        parts.append(struct.pack(f"=di{count}h", combination.value, count, *combination.attributes))
-    return b"".join(parts)
+    return _combinations("=di", _DISTINCT, combinations)
 
 
 def dependencies_bytes(combinations: Sequence[Combination]) -> bytes:
     """Returns a pg_dependencies."""
-    parts = [struct.pack("=III", _DEPENDENCIES, _BASIC, len(combinations))]
+    return _combinations("=dh", _DEPENDENCIES, combinations)
+
+
+def _combinations(of_each: str, kind: int, combinations: Sequence[Combination]) -> bytes:
+    """Returns the bytes of combinations. of_each: format of the value and of the number of attributes."""
+    parts = [struct.pack("=III", kind, _BASIC, len(combinations))]
     for combination in combinations:
         count = len(combination.attributes)
-        parts.append(struct.pack(f"=dh{count}h", combination.value, count, *combination.attributes))
+        parts.append(struct.pack(f"{of_each}{count}h", combination.value, count, *combination.attributes))
     return b"".join(parts)
 
 
