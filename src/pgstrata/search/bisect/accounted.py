@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pgstrata.count.functions import causes, changes_of, named_causes
@@ -17,8 +18,7 @@ from pgstrata.store.choose import Side
 
 def measurement_of(search_result: SearchResult, group: Group) -> Measurement | None:
     """Returns the measurement of a change against what is before it; None where there is none."""
-    pair = (group.first - 1, group.last)
-    measured = [m for m in search_result.state.measured_by(search_result.by) if (m.base, m.other) == pair]
+    measured = _of_pair(search_result.state.measured_by(search_result.by), group)
     measured = [m for m in measured if m.why == "culprit"] or measured
     return measured[-1] if measured else None
 
@@ -50,9 +50,13 @@ def accounted_for(search_result: SearchResult, group: Group) -> list[str]:
                     sentences.append(f"by function: {named}")
         except StoreError as error:
             sentences.append(f"by function: not known, {error.message}")
-    pair = (group.first - 1, group.last)
-    plans = [plan for m in search_result.state.measured if (m.base, m.other) == pair for plan in m.plans]
+    plans = [plan for m in _of_pair(search_result.state.measured, group) for plan in m.plans]
     return [*sentences, *dict.fromkeys(plans)]
+
+
+def _of_pair(measured: Iterable[Measurement], group: Group) -> list[Measurement]:
+    """Returns the measurements of a change against what is before it."""
+    return [m for m in measured if (m.base, m.other) == (group.first - 1, group.last)]
 
 
 __all__ = ["accounted_for", "counted_sides", "measurement_of"]
