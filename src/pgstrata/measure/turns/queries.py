@@ -250,10 +250,9 @@ class QueryExecution:
             self._base.run.interrupts.check()
             self._turn(sides[place], query)
         query.pair_seconds += time.monotonic() - begun
-        query.scatter = max(
-            (scatter_of_pairs(self._side(self._base, query), self._side(side, query)) for side in sides[1:]),
-            default=0.0,
-        )
+        if self._start_anew is not None:
+            base = self._side(self._base, query)
+            query.scatter = max(scatter_of_pairs(base, self._side(side, query)) for side in sides[1:])
         # After an odd pair one variant has come first once more than the other, which few pairs forgive.
         looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
         if looks and self._pairs is None:
