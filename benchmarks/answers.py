@@ -21,6 +21,7 @@ from pgstrata.count.functions import FunctionChange, causes, changes_of
 from pgstrata.count.results import counts_of
 from pgstrata.count.verdicts import CountVerdict, compare_counts
 from pgstrata.judge.published import ONE, Published, Rounded, major_of, same_version
+from pgstrata.store.record import ServerRecord
 
 COLUMNS = ("bundle", "step", "study", "published_step", "question")
 
@@ -47,7 +48,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Move:
-    """A step from one version to the next. rate: the published ratio of rates; None if none was published."""
+    """A step from one version, or commit, to the next. rate: the published ratio of rates; None if none was
+    published."""
 
     before: str
     after: str
@@ -89,6 +91,7 @@ def moves(question: Question, bundle: Bundle, published: Sequence[Published]) ->
     """Yields what changes from each version to the next. Raises SystemExit where the step was not counted."""
     counts = counts_of(bundle.results)
     rates = published_rates(question, bundle, published)
+    names = {run.variant: name(run.variant, run.record.server) for run in bundle.results.counted}
     for before, after in pairwise(bundle.results.variants):
         base, other = counts.side(before), counts.side(after)
         (comparison,) = compare_counts(base, [other], steps=[question.step])
@@ -98,7 +101,15 @@ def moves(question: Question, bundle: Bundle, published: Sequence[Published]) ->
         (verdict,) = verdicts
         changes = changes_of(base, other, verdict.workload, verdict.step, verdict.role)
         rate = rates[after].over(rates[before]) if before in rates and after in rates else None
-        yield Move(before.removeprefix("pg"), after.removeprefix("pg"), verdict, changes, rate)
+        yield Move(names[before], names[after], verdict, changes, rate)
+
+
+def name(variant: str, server: ServerRecord) -> str:
+    """Returns the version of a server, or the commit that it was built from."""
+    source = server.built.source if server.built else {}
+    if "commit" in source:
+        return f"{source['commit'][:10]} ({source['subject']})"
+    return variant.removeprefix("pg")
 
 
 def published_rates(question: Question, bundle: Bundle, published: Sequence[Published]) -> dict[str, Rounded]:

@@ -27,6 +27,7 @@ from typing import IO
 
 import msgspec
 
+from pgstrata.child_end import ends_within
 from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import Spec
@@ -160,9 +161,7 @@ class Driver:
         if process is None:
             return
         self._close_stdin()
-        try:
-            process.wait(timeout=5.0 if kind is None else 2.0)
-        except subprocess.TimeoutExpired:
+        if not ends_within(process, 5.0 if kind is None else 2.0):
             process.kill()
             process.wait()
         if process.stdout:
@@ -300,12 +299,11 @@ class Driver:
 
     def _ended(self) -> DriverError:
         assert self._process is not None
-        try:
-            code = self._process.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
+        if not ends_within(self._process, 5.0):
             return DriverError(
                 "the driver closed its output before the step was done", self._said_on_stderr()
             )
+        code = self._process.returncode
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         else:

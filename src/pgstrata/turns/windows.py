@@ -11,7 +11,7 @@ from pgstrata import numbers
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.stats.criterion import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
-from pgstrata.turns.model import AGAIN_SECONDS, Least, Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.model import Least, Length, Neighbours, Pairs, pairs_by_rate
 from pgstrata.turns.slices import Slices
 
 AROUND_BLOCK_SECONDS = 0.5
@@ -25,6 +25,10 @@ SHORT_SECONDS = 0.25
 
 GAP = 0.05
 """Between two windows, as a share of one: what was under way in the first comes to its end."""
+
+CONNECTED_SECONDS = 0.1
+"""Unmeasured begin of each batch after the first: new connections read their catalogs again. The windows
+after it are as fast as later ones (benchmarks/results/got-slower.md)."""
 
 FIRST_WARMUP_SECONDS = 1.0
 """Least warm-up of the first batch of a step in windows."""
@@ -132,8 +136,8 @@ def warmup_of_block(number: int, warmup: float, *, data_bytes: int | None = None
     all batches are alike.
     """
     if data_bytes is not None:
-        return AGAIN_SECONDS + data_bytes / READ_AGAIN_RATE
-    return warmup if number == 1 else AGAIN_SECONDS
+        return CONNECTED_SECONDS + data_bytes / READ_AGAIN_RATE
+    return warmup if number == 1 else CONNECTED_SECONDS
 
 
 ORDERS = 256

@@ -6,11 +6,11 @@ import contextlib
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgstrata.child_end import ends_within
 from pgstrata.errors import ServerError
 from pgstrata.layout import Layout
 from pgstrata.server.find.model import Server
@@ -104,10 +104,9 @@ class Postmaster:
             return
         ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
         for number, seconds in ways if mode == "fast" else ways[1:]:
-            with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
-                process.wait(seconds)
-            if process.poll() is not None:
+            if ends_within(process, seconds):
                 break
         else:
             process.kill()
@@ -120,10 +119,7 @@ class Postmaster:
 
     def ended(self, within: float) -> bool:
         """Returns whether the server has ended, or does so within this many seconds."""
-        until = time.monotonic() + within
-        while self.alive() and time.monotonic() < until:
-            time.sleep(0.02)
-        return not self.alive()
+        return self._process is None or ends_within(self._process, within)
 
     def pids(self) -> list[int]:
         """Returns the server process and all its children now."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pgstrata.child_end import ends_within
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import user_path
@@ -242,8 +243,7 @@ class Pooler:
         """Ends it and its processes at once: it has nothing to lose. Nothing where it does not run."""
         if (process := self._process) is not None:
             process.send_signal(self._kind.death)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_SECONDS)
+            ends_within(process, END_SECONDS)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # it began a session of its own
             process.wait(END_SECONDS)
