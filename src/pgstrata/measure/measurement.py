@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import psycopg
 from msgspec import structs
 
 from pgstrata.campaign.study import Study
@@ -18,8 +19,9 @@ from pgstrata.driver.events import Done, Failure, Second, SliceEnded, StatementD
 from pgstrata.driver.message import GivenSlices, document
 from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec
-from pgstrata.errors import DriverError
+from pgstrata.errors import DriverError, PgstrataError
 from pgstrata.measure.merge import merged_parts
+from pgstrata.measure.portions import Portions, connected
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
 from pgstrata.measure.recovery import HeldLog, replay, write_log
@@ -47,6 +49,7 @@ from pgstrata.store.record import (
     TookTurns,
 )
 from pgstrata.workload.core.language import Digest, Step
+from pgstrata.workload.core.queries import explain_of
 
 Json = dict[str, Any]
 
@@ -136,27 +139,36 @@ class Executed(NamedTuple):
     load: LoadReading | None
 
     def other_load(self, limit: float) -> float | None:
-        """Returns the share of the CPUs that other programs used; None where it is not known, or any may be
-        used (limit: 1)."""
-        return None if self.load is None or limit >= 1 else self.load.record(limit).other_load
+        """Returns the share of the CPUs that other programs used, as `other_load_of`."""
+        return other_load_of(self.load, limit)
 
     def turn(self, pair: int, load_limit: float, without: int = 0) -> Slice | None:
         """Returns the turn of these executions, of one query on one connection; None where nothing was timed.
 
         without: how many of the first do not count. load_limit: as of `other_load`.
         """
-        counted = self.statements[without:]
-        seconds = sum(statement.seconds for statement in counted)
-        if not counted or seconds <= 0:
-            return None
-        cpu = [statement.cpu.seconds for statement in counted if statement.cpu is not None]
-        return Slice(
-            pair=pair,
-            seconds=seconds,
-            rate=len(counted) / seconds,
-            other_load=self.other_load(load_limit),
-            cpu_seconds=round(sum(cpu), 9) if len(cpu) == len(counted) else None,
-        )
+        return turn_of(self.statements[without:], pair, self.other_load(load_limit))
+
+
+def other_load_of(load: LoadReading | None, limit: float) -> float | None:
+    """Returns the share of the CPUs that other programs used; None where it is not known, or any may be used
+    (limit: 1)."""
+    return None if load is None or limit >= 1 else load.record(limit).other_load
+
+
+def turn_of(statements: Sequence[StatementDone], pair: int, other_load: float | None) -> Slice | None:
+    """Returns the turn of executions of one query on one connection; None where nothing was timed."""
+    seconds = sum(statement.seconds for statement in statements)
+    if not statements or seconds <= 0:
+        return None
+    cpu = [statement.cpu.seconds for statement in statements if statement.cpu is not None]
+    return Slice(
+        pair=pair,
+        seconds=seconds,
+        rate=len(statements) / seconds,
+        other_load=other_load,
+        cpu_seconds=round(sum(cpu), 9) if len(cpu) == len(statements) else None,
+    )
 
 
 class StepMeasurement:
@@ -326,6 +338,37 @@ class StepMeasurement:
                 reading = load.read() if load is not None else None
         assert done is not None  # events() raises where it does not come
         return Executed(done, statements, reading)
+
+    def plan_of(self, step: Step) -> str | None:
+        """Returns the plan of the only query of a step; None where it is not known, or processes of the
+        server are out of sight."""
+        explain = explain_of(step)
+        if explain is None or not self._local:
+            return None
+        server = self._where.cluster.standbys.serving(reads_only=step.reads_only)
+        with (
+            suppress(psycopg.Error, PgstrataError),
+            server.connect(self._where.database, confined=step.confined) as session,
+        ):
+            return "\n".join(str(row[0]) for row in session.execute(explain.encode()).fetchall())
+        return None
+
+    @contextmanager
+    def portions(self, step: Step, cpus: Sequence[int]) -> Iterator[Portions]:
+        """Connects for portions of a step, of which nothing is kept. cpus: that driver and backend share;
+        empty: left to the kernel. Raises DriverError."""
+        where = self._where
+        server = where.cluster.standbys.serving(reads_only=step.reads_only)
+        spec = driver_spec(
+            step,
+            server.connection(where.database, confined=step.confined),
+            self._seed,
+            where.settings.engine,
+            turns=GivenSlices(),
+            local=self._local,
+        )
+        with connected(spec, cpus or where.settings.driver_cpus, pins_backends=self._local) as portions:
+            yield portions
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """Returns the driver's spec of a part; that of the first part is kept with the run."""

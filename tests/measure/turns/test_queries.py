@@ -94,9 +94,9 @@ def test_a_pass_tells_how_long_queries_take_and_which_cannot_be_executed() -> No
     assert [query.name for query in queries] == ["cut", "short", "gone", "long"]
     by_name = {query.name: query for query in queries}
     short = by_name["short"]
-    assert (short.seconds, short.executions, short.is_warmed) == (0.05, 2, True)
+    assert (short.seconds, short.portions, short.in_portions) == (0.05, (1, 2), True)
     assert short.turns["a"].seconds == 0.01
-    assert (by_name["long"].executions, by_name["long"].is_warmed) == (1, False)
+    assert not by_name["long"].in_portions
     gone = by_name["gone"].turns["a"]
     assert (gone.end, gone.reason, gone.seconds) == ("rejected", "no such thing", None)
     assert by_name["gone"].turns["b"].end == ""

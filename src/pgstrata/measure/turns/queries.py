@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -23,11 +23,15 @@ from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule, begins_anew
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query, scatter_of_pairs
+from pgstrata.measure.measurement import other_load_of, turn_of
+from pgstrata.measure.placement import draw_cpus
+from pgstrata.measure.portions import Portions, portion_step, portions_of
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.measure.turns.phases import mean_cpu, mean_planning
+from pgstrata.observe.other_load import OtherLoad
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import START_ERROR
 from pgstrata.stats.executions import FIRST
@@ -39,11 +43,8 @@ from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.queries import planned_first
 from pgstrata.workload.core.recorded import CANCELLED
 
-MOST_EXECUTIONS = 50
-"""Of one query in a turn: a short one is repeated for about `QUERY_SECONDS`."""
-
 WARM_SECONDS = 0.25
-"""A query that takes less is executed once in each turn before it counts: its connection is new, and reads
+"""A query that takes less is executed in portions. The first does not count: its connection is new, and reads
 its catalogs again."""
 
 PLANNED_SECONDS = 1.0
@@ -62,6 +63,9 @@ LINE_SECONDS = 30.0
 START_PAIRS = (8, 128)
 """Of one query before servers start anew, where they do, at least and at most: fewer hardly tell what a start
 is by chance, and after more a few more starts cost nothing."""
+
+WORKERS = "Workers Planned"
+"""In the plan of a query with parallel workers."""
 
 READ_AGAIN_BYTES = 2 << 30
 """Data of one cluster with which servers still start anew between pairs. The first execution of a query that
@@ -88,6 +92,8 @@ class Query:
     """The last pair of each block."""
     block_begun: float = -math.inf
     """When the last block began, by the monotonic clock."""
+    is_serial: bool | None = None
+    """Whether its plans have no parallel workers; None until it is asked."""
 
     @property
     def pairs(self) -> int:
@@ -106,14 +112,15 @@ class Query:
         return max((turns.seconds or 0.0 for turns in self.turns.values()), default=0.0)
 
     @property
-    def executions(self) -> int:
-        """Of one turn, those that count."""
-        return max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(self.seconds, 1e-6))))
+    def portions(self) -> tuple[int, int]:
+        """Executions of a portion, and portions of a turn that count."""
+        return portions_of(self.seconds, QUERY_SECONDS)
 
     @property
     def due(self) -> float:
         """Seconds that will have been spent on it after another pair."""
-        once = len(self.turns) * self.seconds * (self.executions + self.is_warmed)
+        executions, portions = self.portions if self.in_portions else (1, 0)
+        once = len(self.turns) * self.seconds * executions * (1 + portions)
         return self.pair_seconds + (self.pair_seconds / self.pairs if self.pairs else once)
 
     def begin_pair(self, start: int, now: float) -> None:
@@ -126,8 +133,8 @@ class Query:
             self.blocks[-1] = self.pairs
 
     @property
-    def is_warmed(self) -> bool:
-        """Whether the first execution of a turn does not count."""
+    def in_portions(self) -> bool:
+        """Whether it is executed in portions, of which the first does not count."""
         return self.seconds < WARM_SECONDS
 
 
@@ -246,9 +253,14 @@ class QueryExecution:
             return
         begun = time.monotonic()
         query.begin_pair(self._start, begun)
-        for place in order_after_start(self._start, query.pairs_of_start[self._start], len(sides)):
-            self._base.run.interrupts.check()
-            self._turn(sides[place], query)
+        places = order_after_start(self._start, query.pairs_of_start[self._start], len(sides))
+        order = [sides[place] for place in places]
+        if query.in_portions:
+            self._in_portions(order, query)
+        else:
+            for side in order:
+                self._base.run.interrupts.check()
+                self._turn(side, query)
         query.pair_seconds += time.monotonic() - begun
         if self._start_anew is not None:
             base = self._side(self._base, query)
@@ -283,30 +295,91 @@ class QueryExecution:
         if side.error is not None or side.measurement is None:
             return
         # What a server that has just started reads again counts for nobody.
-        warm = int(query.is_warmed or (self._start > 1 and query.pairs_of_start[self._start] == 1))
-        step = self._single.step(query.name, query.executions + warm)
+        warm = int(self._start > 1 and query.pairs_of_start[self._start] == 1)
+        step = self._single.step(query.name, 1 + warm)
         if not warm and query.seconds < PLANNED_SECONDS and (planned := planned_first(step)) is not None:
             step, warm = planned, 1
         try:
             executed = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
-            self._leave(side, Participant.accepts_connections)
-            message = server_said(error.message, LONGEST_MESSAGE)
-            query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
+            self._ends(side, query, error)
             return
-        turns, statements = query.turns[side.label], executed.statements
-        if failed := next((statement for statement in statements if statement.error is not None), None):
-            query.turns[side.label] = _with_execution(turns, failed)
+        if self._succeeds(side, query, executed.statements):
+            load = executed.other_load(side.load_limit)
+            self._add_turn(side, query, executed.statements[warm:], load)
+
+    def _in_portions(self, order: Sequence[Participant], query: Query) -> None:
+        """Executes a query on all variants in portions that take turns, in this order and backwards."""
+        executions, portions = query.portions
+        step = replace(portion_step(self._single, query.name, executions), confined=self._confined)
+        cpus = draw_cpus(step, self._base.run.settings) if self._is_serial(query, step) else ()
+        done: dict[str, list[StatementDone]] = {side.label: [] for side in order}
+        opened: dict[str, Portions] = {}
+        load: OtherLoad | None = None
+        with ExitStack() as stack:
+            for number in range(1 + portions):
+                if number == 1:
+                    with suppress(OSError):
+                        load = OtherLoad()
+                for side in order if number % 2 else order[::-1]:
+                    self._base.run.interrupts.check()
+                    if side.error is not None or side.measurement is None:
+                        return
+                    try:
+                        if number == 0:
+                            connected = side.measurement.portions(step, cpus)
+                            opened[side.label] = stack.enter_context(connected)
+                        statements = opened[side.label].execute()
+                        if number == portions:
+                            opened[side.label].end()
+                    except DriverError as error:
+                        self._ends(side, query, error)
+                        return
+                    if not self._succeeds(side, query, statements):
+                        return
+                    done[side.label] += statements if number else []
+        reading = None
+        with suppress(OSError):
+            reading = load.read() if load is not None else None
+        for side in order:
+            self._add_turn(side, query, done[side.label], other_load_of(reading, side.load_limit))
+
+    def _is_serial(self, query: Query, step: Step) -> bool:
+        """Returns whether the plan of a query has no parallel workers on any variant: only then its backend
+        does all of the work, and may share a CPU with that of another variant."""
+        if query.is_serial is None:
+            plans = (side.measurement.plan_of(step) for side in self._sides(query) if side.measurement)
+            query.is_serial = all(plan is not None and WORKERS not in plan for plan in plans)
+        return query.is_serial
+
+    def _ends(self, side: Participant, query: Query, error: DriverError) -> None:
+        """Notes that the driver of a query has ended with an error; its server may have ended, too."""
+        self._leave(side, Participant.accepts_connections)
+        message = server_said(error.message, LONGEST_MESSAGE)
+        query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
+
+    def _succeeds(self, side: Participant, query: Query, statements: Sequence[StatementDone]) -> bool:
+        """Returns whether all executions have; notes the first that has not."""
+        failed = next((statement for statement in statements if statement.error is not None), None)
+        if failed is not None:
+            query.turns[side.label] = _with_execution(query.turns[side.label], failed)
+        return failed is None
+
+    def _add_turn(
+        self,
+        side: Participant,
+        query: Query,
+        statements: Sequence[StatementDone],
+        other_load: float | None,
+    ) -> None:
+        turns = query.turns[side.label]
+        if (turn := turn_of(statements, query.pairs, other_load)) is None:
             return
-        turn = executed.turn(query.pairs, side.load_limit, warm)
-        if turn is None:
-            return
-        counted = statements[warm:]
         query.turns[side.label] = _replaced(
             turns,
             slices=(*turns.slices, turn),
-            planning=(*turns.planning, mean_planning(counted)),
-            cpu=(*turns.cpu, mean_cpu(counted)),
+            planning=(*turns.planning, mean_planning(statements)),
+            cpu=(*turns.cpu, mean_cpu(statements)),
             starts=query.starts,
             blocks=tuple(query.blocks),
         )

@@ -111,15 +111,32 @@ def planned_first(step: Step) -> Step | None:
     one."""
     (role,) = step.roles
     (script,) = role.scripts
-    query = script.ops[0] if isinstance(script, Script) else None
-    if not isinstance(script, Script) or not isinstance(query, Sql):
+    text = explain_of(step)
+    if text is None or not isinstance(script, Script) or not isinstance(script.ops[0], Sql):
         return None
-    pieces = _pieces(query)
-    text = "".join(piece for piece in pieces if isinstance(piece, str))
-    if ";" in text or not _READING.match(text) or not all(isinstance(piece, str) for piece in pieces):
-        return None
-    planned = Script(query.with_text(f"EXPLAIN {text}"), *script.ops, before=script.before, name=script.name)
+    planned = Script(script.ops[0].with_text(text), *script.ops, before=script.before, name=script.name)
     return replace(step, roles=[replace(role, scripts=[planned])])
 
 
-__all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "planned_first", "query_step"]
+def explain_of(step: Step) -> str | None:
+    """Returns EXPLAIN of the query that a step executes; None where it is no query, is more than one, or is
+    made anew for each execution."""
+    (role,) = step.roles
+    (script,) = role.scripts
+    query = script.ops[0] if isinstance(script, Script) else None
+    pieces = _pieces(query) if isinstance(query, Sql) else ()
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
+    if ";" in text or not _READING.match(text) or not all(isinstance(piece, str) for piece in pieces):
+        return None
+    return f"EXPLAIN {text}"
+
+
+__all__ = [
+    "READ_ONLY",
+    "Digesting",
+    "explain_of",
+    "in_own_order",
+    "limited_to",
+    "planned_first",
+    "query_step",
+]
