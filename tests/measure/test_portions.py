@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,15 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.driver.client import Driver
-from pgstrata.driver.events import SliceEnded
+from pgstrata.driver.events import SliceEnded, StatementDone
 from pgstrata.driver.message import GivenSlices
 from pgstrata.errors import DriverError
-from pgstrata.measure.portions import Portions, connected, portion_step, portions_of
+from pgstrata.measure.measurement import StepMeasurement
+from pgstrata.measure.portions import Portions, as_portion, connected, portions_of
 from pgstrata.measure.step import driver_spec
+from pgstrata.measure.turns.interleaved import interleave
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
-from pgstrata.workload.core.language import Sql
+from pgstrata.workload.core.language import Sql, Step
 from pgstrata.workload.core.queries import explain_of, query_step
 
 QUERIES = {
@@ -41,16 +43,42 @@ def test_portions_of_both_sides_balance_and_a_turn_is_bounded(seconds: float, tu
     assert portions == 1 or executions * portions * seconds <= turn * 1.5
 
 
-@contextmanager
-def portions(cluster: Cluster, query: str, executions: int) -> Iterator[Portions]:
-    """Portions of a query on a server, on a connection of their own."""
+def portion(query: str, executions: int) -> Step:
+    """A step whose transactions are portions of a query."""
     ops = [Sql.verbatim(text, name=name, record=True, on_error="record") for name, text in QUERIES.items()]
     step = query_step("queries", [ops], 30.0, group="test", measured=True)
     assert step.single is not None
-    step = portion_step(step.single, query, executions)
-    connection = cluster.connection("postgres")
-    spec = driver_spec(step, connection, 1, "auto", turns=GivenSlices(), local=True)
-    with connected(spec, (), pins_backends=True) as opened:
+    return as_portion(step.single.step(query, executions))
+
+
+@dataclass
+class Side:
+    """One side of a pair. begun: by all sides, which has begun a portion."""
+
+    cluster: Cluster
+    name: str = ""
+    begun: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def portions(self, step: Step, cpus: Sequence[int]) -> Iterator[Portions]:
+        """As of a StepMeasurement."""
+        connection = self.cluster.connection("postgres")
+        spec = driver_spec(step, connection, 1, "auto", turns=GivenSlices(), local=True)
+        with connected(spec, cpus, pins_backends=True) as opened:
+            execute = opened.execute
+
+            def noted() -> list[StatementDone]:
+                self.begun.append(self.name)
+                return execute()
+
+            opened.execute = noted  # type: ignore[method-assign]
+            yield opened
+
+
+@contextmanager
+def portions(cluster: Cluster, query: str, executions: int) -> Iterator[Portions]:
+    """Portions of a query on a server, on a connection of their own."""
+    with Side(cluster).portions(portion(query, executions), ()) as opened:
         yield opened
 
 
@@ -81,6 +109,32 @@ def test_two_sides_take_turns_on_connections_that_stay(cluster: Cluster) -> None
     for statements in done:
         starts = [statement.start for statement in statements]
         assert len(starts) == 12 and starts == sorted(starts)
+
+
+def sides(cluster: Cluster, *queries: str) -> list[tuple[StepMeasurement, Step]]:
+    """Sides that note in common who begins a portion."""
+    begun: list[str] = []
+    return [
+        (cast("StepMeasurement", Side(cluster, "ab"[place], begun)), portion(query, 2))
+        for place, query in enumerate(queries)
+    ]
+
+
+def test_neither_side_of_a_pair_comes_first_more_often(cluster: Cluster) -> None:
+    checked: list[None] = []
+    both = sides(cluster, "slow", "slow")
+    pair = interleave(both, 4, (0,), lambda: checked.append(None))
+    assert "".join(cast("Side", both[0][0]).begun) == "ab" + "abba" * 2, "a first that does not count"
+    assert len(checked) == 10, "each portion may be interrupted"
+    assert [len(done) for done in pair.done] == [8, 8]
+    assert pair.failed is None and pair.load is not None and pair.load.other >= 0
+
+
+def test_the_side_that_fails_is_named(cluster: Cluster) -> None:
+    pair = interleave(sides(cluster, "slow", "fails"), 2, (), lambda: None)
+    assert pair.failed is not None
+    place, why = pair.failed
+    assert place == 1 and isinstance(why, StatementDone) and why.error is not None
 
 
 def test_what_fails_is_told_and_ends_the_portion(cluster: Cluster) -> None:

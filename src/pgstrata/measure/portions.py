@@ -16,7 +16,7 @@ from pgstrata.driver.events import Event, Failure, SliceEnded, StatementDone
 from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError
 from pgstrata.measure.placement import pin
-from pgstrata.workload.core.language import SingleQueries, Step
+from pgstrata.workload.core.language import Step
 
 SLICE_SECONDS = 0.0005
 """In which a transaction may begin: that of a portion takes longer, so there is one."""
@@ -46,9 +46,8 @@ def portions_of(seconds: float, turn_seconds: float) -> tuple[int, int]:
     return executions, max(1, portions // 2 * 2)
 
 
-def portion_step(single: SingleQueries, query: str, executions: int) -> Step:
-    """Returns a step each of whose transactions is a portion of a query: so many executions."""
-    step = single.step(query, executions)
+def as_portion(step: Step) -> Step:
+    """Returns a step each of whose transactions is a portion: what the only one of this step does."""
     (role,) = step.roles
     return replace(step, roles=[replace(role, operations=None)], seconds=LONGEST_SECONDS)
 
@@ -105,4 +104,4 @@ def connected(spec: Spec, cpus: Sequence[int], *, pins_backends: bool) -> Iterat
         yield Portions(driver)
 
 
-__all__ = ["Portions", "connected", "portion_step", "portions_of"]
+__all__ = ["Portions", "as_portion", "connected", "portions_of"]

@@ -11,11 +11,15 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.campaign.plan.order import QUERY_SECONDS
+from pgstrata.driver.events import StatementDone
 from pgstrata.driver.spec import SqlSpec
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.explainer import ASK_SECONDS
 from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.measurement import other_load_of, turn_of
+from pgstrata.measure.portions import as_portion, portions_of
 from pgstrata.measure.table_sizes import TableSizes
+from pgstrata.measure.turns.interleaved import interleave
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.measure.turns.phases import mean_cpu
 from pgstrata.server.cluster.cluster import Cluster
@@ -28,8 +32,11 @@ WARM_SECONDS = 10.0
 """A query that takes less is executed once in each turn before it counts: ANALYZE in a turn has read what the
 query reads, which must not help one arm only."""
 
+PORTIONS_BELOW = 0.25
+"""Seconds of an execution below which arms take turns in portions."""
+
 MOST_EXECUTIONS = 50
-"""Of one turn."""
+"""Of one turn that is in one piece."""
 
 MOST_PAIRS = 200
 """Of one comparison."""
@@ -125,16 +132,47 @@ class ArmTurns:
             once = sum((arm.seconds or 0.0) * (2 if _is_warmed(arm) else 1) for arm in arms)
             if pair <= FIRST and time.monotonic() + (FIRST - pair + 1) * once > max(deadline, self.end):
                 return f"{FIRST} pairs would take {numbers.duration(FIRST * once)}"
-            for place in order_of_pair(pair, len(arms)):
-                self._interrupts.check()
-                if why := self._turn(query, arms[place], pair):
-                    return why
+            order = [arms[place] for place in order_of_pair(pair, len(arms))]
+            if why := self._pair(query, order, pair):
+                return why
             least = FIRST if once > 1.0 else LEAST_PAIRS
             if pair >= least and (pair < LEAST_PAIRS or pair % 2 == 0) and is_known():
                 return ""
             if time.monotonic() >= deadline:
                 return f"its time was over after {numbers.counted(pair, 'pair')}"
         return f"not known after {numbers.counted(MOST_PAIRS, 'pair')}"
+
+    def _pair(self, query: str, order: Sequence[Arm], pair: int) -> str:
+        """Takes a turn of a query on each arm. Returns why there is none; empty if they were taken."""
+        if all(_sets_only(arm) and arm.seconds is not None and arm.seconds < PORTIONS_BELOW for arm in order):
+            return self._in_portions(query, order, pair)
+        for arm in order:
+            self._interrupts.check()
+            if why := self._turn(query, arm, pair):
+                return why
+        return ""
+
+    def _in_portions(self, query: str, order: Sequence[Arm], pair: int) -> str:
+        """Takes turns in portions: nothing that an arm does before the query is seen by another."""
+        executions, portions = portions_of(max(arm.seconds or 0.0 for arm in order), QUERY_SECONDS)
+        sides = [
+            (arm.side.measurement, as_portion(self._step(query, executions, arm)))
+            for arm in order
+            if arm.side.error is None and arm.side.measurement is not None
+        ]
+        if len(sides) < len(order):
+            return "a server left the comparison"
+        done = interleave(sides, portions, (), self._interrupts.check)
+        if done.failed is not None:
+            place, failure = done.failed
+            if isinstance(failure, DriverError):
+                self.check(order[place].side)
+            error = failure if isinstance(failure, DriverError) else failure.error
+            return f"{order[place].side.label}: {server_said(error.message if error else '', MESSAGE)}"
+        for arm, statements in zip(order, done.done, strict=True):
+            if why := _add(arm, pair, statements, other_load_of(done.load, arm.side.load_limit)):
+                return why
+        return ""
 
     def _turn(self, query: str, arm: Arm, pair: int) -> str:
         """Takes a turn of a query. Returns why there is none; empty if it was taken."""
@@ -155,13 +193,7 @@ class ArmTurns:
         done = executed.statements
         if failed := next((execution.error for execution in done if execution.error is not None), None):
             return f"{side.label}: {server_said(failed.message, MESSAGE)}"
-        turn = executed.turn(pair, side.load_limit, warm)
-        if turn is None:
-            return f"{side.label}: no execution came to its end"
-        arm.seconds = 1 / turn.rate
-        arm.slices.append(turn)
-        arm.cpu.append(mean_cpu(done[warm:]))
-        return ""
+        return _add(arm, pair, done[warm:], executed.other_load(side.load_limit))
 
     def _step(self, query: str, executions: int, arm: Arm) -> Step:
         step = self._single.step(query, executions)
@@ -171,6 +203,22 @@ class ArmTurns:
         if arm.text:
             role = replace(role, scripts=[_with_text(script, arm.text) for script in role.scripts])
         return replace(step, roles=[replace(role, start=[*start, *role.start])], confined=self._confined)
+
+
+def _add(arm: Arm, pair: int, statements: Sequence[StatementDone], other_load: float | None) -> str:
+    """Adds a turn to an arm. Returns why there is none; empty if it was added."""
+    if (turn := turn_of(statements, pair, other_load)) is None:
+        return f"{arm.side.label}: no execution came to its end"
+    arm.seconds = 1 / turn.rate
+    arm.slices.append(turn)
+    arm.cpu.append(mean_cpu(statements))
+    return ""
+
+
+def _sets_only(arm: Arm) -> bool:
+    """Returns whether an arm changes nothing before the query but settings of its own transaction: other
+    arms of the same server would see, for example, what ANALYZE writes."""
+    return all(statement.upper().startswith("SET LOCAL ") for statement in arm.before)
 
 
 def _with_text(script: Script | PgbenchScript, text: str) -> Script:

@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -25,13 +25,13 @@ from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query, scatter_of_pairs
 from pgstrata.measure.measurement import other_load_of, turn_of
 from pgstrata.measure.placement import draw_cpus
-from pgstrata.measure.portions import Portions, portion_step, portions_of
+from pgstrata.measure.portions import as_portion, portions_of
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
+from pgstrata.measure.turns.interleaved import interleave
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.measure.turns.phases import mean_cpu, mean_planning
-from pgstrata.observe.other_load import OtherLoad
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import START_ERROR
 from pgstrata.stats.executions import FIRST
@@ -311,38 +311,21 @@ class QueryExecution:
     def _in_portions(self, order: Sequence[Participant], query: Query) -> None:
         """Executes a query on all variants in portions that take turns, in this order and backwards."""
         executions, portions = query.portions
-        step = replace(portion_step(self._single, query.name, executions), confined=self._confined)
+        step = replace(as_portion(self._single.step(query.name, executions)), confined=self._confined)
+        sides = [(side.measurement, step) for side in order if side.error is None and side.measurement]
+        if len(sides) < len(order):
+            return
         cpus = draw_cpus(step, self._base.run.settings) if self._is_serial(query, step) else ()
-        done: dict[str, list[StatementDone]] = {side.label: [] for side in order}
-        opened: dict[str, Portions] = {}
-        load: OtherLoad | None = None
-        with ExitStack() as stack:
-            for number in range(1 + portions):
-                if number == 1:
-                    with suppress(OSError):
-                        load = OtherLoad()
-                for side in order if number % 2 else order[::-1]:
-                    self._base.run.interrupts.check()
-                    if side.error is not None or side.measurement is None:
-                        return
-                    try:
-                        if number == 0:
-                            connected = side.measurement.portions(step, cpus)
-                            opened[side.label] = stack.enter_context(connected)
-                        statements = opened[side.label].execute()
-                        if number == portions:
-                            opened[side.label].end()
-                    except DriverError as error:
-                        self._ends(side, query, error)
-                        return
-                    if not self._succeeds(side, query, statements):
-                        return
-                    done[side.label] += statements if number else []
-        reading = None
-        with suppress(OSError):
-            reading = load.read() if load is not None else None
-        for side in order:
-            self._add_turn(side, query, done[side.label], other_load_of(reading, side.load_limit))
+        pair = interleave(sides, portions, cpus, self._base.run.interrupts.check)
+        if pair.failed is not None:
+            place, why = pair.failed
+            if isinstance(why, DriverError):
+                self._ends(order[place], query, why)
+            else:
+                self._succeeds(order[place], query, [why])
+            return
+        for side, statements in zip(order, pair.done, strict=True):
+            self._add_turn(side, query, statements, other_load_of(pair.load, side.load_limit))
 
     def _is_serial(self, query: Query, step: Step) -> bool:
         """Returns whether the plan of a query has no parallel workers on any variant: only then its backend
