@@ -108,7 +108,7 @@ def name(variant: str, server: ServerRecord) -> str:
     """Returns the version of a server, or the commit that it was built from."""
     source = server.built.source if server.built else {}
     if "commit" in source:
-        return f"{source['commit'][:10]} ({source['subject']})"
+        return f"{source['commit'][:10]} ({source['subject'].rstrip('.')})"
     return variant.removeprefix("pg")
 
 

@@ -38,9 +38,10 @@ from pgstrata.workload.core.language import Step
 WAIT_SECONDS = 0.1
 """How long an interrupt may wait."""
 
-NOT_COUNTED = 1
-"""Windows at the begin of a batch in which the counters of all servers are read: the first is slower by 2 to
-8 % on a quiet machine and by up to a third on a busy one (benchmarks/results/got-slower.md)."""
+NOT_COUNTED_BELOW = 0.05
+"""Seconds of a window below which the first of a batch does not count. The counters of all servers are read
+in it: of 20 ms it loses 2 to 8 % on a quiet machine and up to a third on a busy one
+(benchmarks/results/got-slower.md)."""
 
 HEAD_START = 0.05
 """Seconds from the word to begin until the first window."""
@@ -109,11 +110,12 @@ class WindowTurns(BlockTurns):
             own_turns.tell(begin=False)
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
-        """Returns the turns of a participant; left out are the first window and those that were cut short."""
+        """Returns the turns of a participant; left out are the first short window and those that were cut."""
         turns = turns_of_windows(
             counts, result, clients, least_seconds=0.5 * self._slice_seconds, cpus=self._cpus
         )
-        return [turn for turn in turns if turn[0] >= NOT_COUNTED]
+        first = 1 if self._slice_seconds < NOT_COUNTED_BELOW else 0
+        return [turn for turn in turns if turn[0] >= first]
 
 
 def measure(group: Group, schedule: Schedule) -> None:
