@@ -65,7 +65,8 @@ def provide(task: Provide, campaign: Campaign, say: Say, check: Callable[[], Non
 
 def _tree(packed: TreeParcel) -> Tree:
     def write(target: Path) -> None:
-        with TemporaryDirectory(prefix="pgstrata-tree-") as place:
+        # Inside the target: elsewhere may be another disk.
+        with TemporaryDirectory(prefix="pgstrata-tree-", dir=target) as place:
             parcel.unpack(packed.files, Path(place))
             for entry in (Path(place) / "tree").iterdir():
                 entry.rename(target / entry.name)
