@@ -148,6 +148,7 @@ Task = Look | Provide | Install | Qualify | Compare
 class SeenMachine(Struct, frozen=True, kw_only=True, tag="seen"):
     """A machine: its name, its host's identity, its kind, and what decides whether it may take part.
 
+    alike: the kind by which counts are comparable: CPU model, C library and compiler.
     clock: seconds since 1970 there. cpus: numbers of those it may use. have: specs of the servers that are
     there already. shares: whether it sees the client's results folder.
     """
@@ -155,6 +156,7 @@ class SeenMachine(Struct, frozen=True, kw_only=True, tag="seen"):
     name: str
     host: str
     kind: str
+    alike: str
     fingerprint: str
     trial: bool
     pgstrata: str
