@@ -19,10 +19,10 @@ from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular, storing
 from pgstrata.measure.errands import Errand, There
 from pgstrata.measure.two_servers import TwoServers
+from pgstrata.search.bisect.errands import unbuilt
 from pgstrata.search.bisect.line import Stop
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import Build
-from pgstrata.server.find.sources import source_of
 from pgstrata.source import build_cache
 from pgstrata.store import Results, Run
 from pgstrata.watch.file import Watch, WatchedSteps, WatchFile
@@ -159,7 +159,7 @@ class WatchErrands:
         self.fleet = FleetSpec()
         self._begun: set[int] = set()
         """Positions that machines measure, or none could."""
-        self._is_looked = False
+        self._is_idle = False
         """Whether nothing more is due before something comes home."""
         self._servers: dict[str, Server] = {}
 
@@ -173,10 +173,10 @@ class WatchErrands:
 
     def next(self, number: int) -> list[Errand]:
         errands: list[Errand] = []
-        while not self._is_looked and len(errands) < number:
+        while not self._is_idle and len(errands) < number:
             stop = next_stop(self._known, self._begun)
             if stop is None or self._pass.is_over():
-                self._is_looked = True
+                self._is_idle = True
             else:
                 errands.append(self._errand(stop))
         return errands
@@ -206,13 +206,13 @@ class WatchErrands:
             )
         self._pass.add(values)
         self._begun.discard(self._known.line.places[values.commit])
-        self._is_looked = False
+        self._is_idle = False
         if self._pass.show is not None:
             self._pass.show(self._known)
 
     def failed(self, errand: Errand, reason: str) -> None:
         self._known.failed.append(f"{errand.name}: {reason}")
-        self._is_looked = False
+        self._is_idle = False
 
     def _id(self, stop: Stop) -> str:
         """Returns the identity of a commit in the question that the watch asks now."""
@@ -248,10 +248,9 @@ class WatchErrands:
         )
 
     def _look_up(self, spec: str, how: Build | None) -> Server:
-        """Returns the server of a commit; whether it builds is found out where it is built."""
+        """Returns the server of a commit, as `unbuilt` does, once for all series."""
         if spec not in self._servers:
-            tree = source_of(spec).find_tree(spec)
-            self._servers[spec] = Server(tree.origin, tree.label, tree.version, tree.version_num, "", Path())
+            self._servers[spec] = unbuilt(spec, how)
         return self._servers[spec]
 
 
