@@ -13,7 +13,7 @@ import pgstrata
 from pgstrata.capabilities import CAPABILITIES
 from pgstrata.cli.commands import offered
 from pgstrata.cli.kinds import Kind
-from pgstrata.cli.run import Machines
+from pgstrata.cli.machines import Machines
 from pgstrata.registry import CORE, Capability, capabilities, load
 from pgstrata.report.parts import ReportPart
 from pgstrata.server.find.sources import ServerSource
@@ -39,7 +39,8 @@ def modules(offer: Capability) -> list[tuple[str, type]]:
 @pytest.mark.parametrize("package", OFFERS)
 def test_what_a_capability_names_is_in_its_package(package: str) -> None:
     offer = OFFERS[package]
-    places = [*(command.place for command in offer.commands), *offer.workloads.values()]
+    places = [command.place for command in offer.commands]
+    places += [*offer.workloads.values(), *offer.errands.values()]
     for place in places:
         assert place.startswith(f"{package}.")
         assert callable(load(place))

@@ -88,6 +88,12 @@ class Sleeps:
     def failed(self, assignment: Assignment, reason: str) -> None:
         self.failures.append(f"{assignment}: {reason}")
 
+    def further(self, number: int) -> None:
+        """All are known from the start."""
+
+    def earlier(self, id: str) -> None:
+        """All are known from the start."""
+
     def open_workloads(self) -> set[str] | None:
         return None
 

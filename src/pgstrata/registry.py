@@ -44,7 +44,10 @@ class Capability:
     cached: Mapping[str, str] = field(default_factory=dict)
     """Folders of the cache with data that can be produced again, and what `pgstrata data list` calls them."""
     machines: str = ""
-    """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
+    """Module that gives work to many machines (`pgstrata.cli.machines.Machines`), for `--fleet`."""
+    errands: Mapping[str, str] = field(default_factory=dict)
+    """What machines of a fleet do for it, by name: `module:attribute` of a function that takes a
+    `pgstrata.measure.errands.There` and returns its answer as bytes."""
     server_sources: Mapping[str, str] = field(default_factory=dict)
     """Sources of servers by kind of spec: modules (`pgstrata.server.find.sources.ServerSource`)."""
     prints: Mapping[str, str] = field(default_factory=dict)

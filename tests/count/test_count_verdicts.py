@@ -185,3 +185,21 @@ def test_starts_that_differ_beyond_the_margin_are_not_averaged(
     verdict = verdict_of(tmp_path, {"instructions": base}, {"instructions": other})
     assert verdict.word == word
     assert "starts of pg16-base differ by" in verdict.reason
+
+
+def test_counts_of_machines_of_different_kinds_say_so(tmp_path: Path) -> None:
+    def on(variant: str, cpu: str | None, libc: str) -> Side:
+        run = counted_run(tmp_path, variant)
+        assert run.record.counted is not None
+        host = structs.replace(run.record.host, cpu_model=cpu)
+        counted = structs.replace(run.record.counted, libc=libc)
+        return Side(variant, (replace(run, record=structs.replace(run.record, host=host, counted=counted)),))
+
+    def notes(base: Side, other: Side) -> str:
+        return " ".join(compare_counts(base, [other])[0].notes)
+
+    here = on("a", "EPYC", "glibc 2.36")
+    assert "different kinds" not in notes(here, on("b", "EPYC", "glibc 2.36"))
+    assert "different kinds" not in notes(here, on("b", "EPYC", ""))  # counted before it was noted
+    assert "EPYC, glibc 2.36; EPYC, glibc 2.41" in notes(here, on("b", "EPYC", "glibc 2.41"))
+    assert "EPYC; Xeon" in notes(here, on("b", "Xeon", ""))

@@ -175,6 +175,28 @@ def test_a_client_that_is_killed_finds_again_what_runs(address: str, tmp_path: P
     assert len(job.begun) == 2  # nothing began again
 
 
+@pytest.mark.program
+def test_what_becomes_known_later_is_done_and_found_again(address: str, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    job = Sleeping(tmp_path)
+    first, *later = repeats(4, 0.1)
+    with engine_at(address, "later") as engine:
+        text = job.task(later[1], None, 1)  # type: ignore[arg-type]
+        engine.ask(next(iter(engine.workers())), "old", text, (later[1].id, 1))
+        until = time.monotonic() + 30
+        while not job.begun and time.monotonic() < until:
+            time.sleep(0.05)
+    job.later, job.first = list(later), 1
+    noting = Noting(
+        lambda event, name: (tmp_path / "hold").unlink(missing_ok=True) if event == "begins" else None
+    )
+    with engine_at(address, "later") as engine:
+        conduct(engine, job, [first], watcher=noting)
+    assert noting.of("found") == [str(later[1])]
+    assert sorted(entry["id"] for entry in job.home) == sorted(a.id for a in (first, *later))
+    assert len(job.begun) == 4  # nothing began again
+
+
 def test_what_nobody_wants_any_more_is_not_taken(address: str, tmp_path: Path) -> None:
     """A later campaign of the same name has other comparisons: what an earlier client has left is ended."""
     job = Sleeping(tmp_path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from pgstrata.count.measure.count import PILOT
+from pgstrata.count.measure.asked import PILOT
 from pgstrata.count.measure.start import CountedPhase, plan_steps
 from pgstrata.driver.message import document
 from pgstrata.loads.options import STEPS, LoadsOptions

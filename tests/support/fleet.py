@@ -69,7 +69,8 @@ restricted.permit(simulated)
 
 class Sleeping:
     """A job of simulated comparisons, and what became of it. refuse: name of a worker that does none;
-    machines: so many have come before any is ready."""
+    machines: so many have come before any is ready. later: assignments that become known when `first` are
+    home."""
 
     def __init__(self, folder: Path, refuse: str = "", machines: int = 1) -> None:
         self.folder, self._refuse, self._machines = folder, refuse, machines
@@ -77,6 +78,8 @@ class Sleeping:
         self.home: list[dict[str, Any]] = []
         self.failures: list[tuple[str, str]] = []
         self.open: set[str] | None = None
+        self.later: list[Assignment] = []
+        self.first = 0
 
     def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
         machine.kind = machine.host = "simulated"
@@ -105,6 +108,18 @@ class Sleeping:
 
     def failed(self, assignment: Assignment, reason: str) -> None:
         self.failures.append((assignment.id, reason))
+
+    def further(self, number: int) -> Sequence[Assignment] | None:
+        """Those that become known when the ones before are home."""
+        begun = [self.later.pop(0) for _ in self.later[:number]] if len(self.home) >= self.first else []
+        return begun or (() if self.later else None)
+
+    def earlier(self, id: str) -> Assignment | None:
+        """One of those, where an earlier client has begun it."""
+        begun = next((assignment for assignment in self.later if assignment.id == id), None)
+        if begun is not None:
+            self.later.remove(begun)
+        return begun
 
     def open_workloads(self) -> set[str] | None:
         return self.open

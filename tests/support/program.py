@@ -32,6 +32,15 @@ def living_in(folder: Path) -> list[psutil.Process]:
     return processes
 
 
+def wait_until_ended(folder: Path, seconds: float = 120) -> None:
+    """Waits until nothing lives in a folder: a fleet ends a moment after its command, or half a minute after
+    that was killed."""
+    until = time.monotonic() + seconds
+    while processes := living_in(folder):
+        assert time.monotonic() < until, [process.cmdline() for process in processes]
+        time.sleep(0.2)
+
+
 def descendants(pid: int) -> Iterator[psutil.Process]:
     """Yields what a process has started and what that has, parents first; asks for no other process, of which
     there are hundreds where tests run beside each other."""

@@ -42,7 +42,8 @@ def check_printed(arguments: Sequence[str], printed: str) -> None:
         return
     name = " ".join(arguments[:2]) if places_of(" ".join(arguments[:2])) else arguments[0]
     assert validator(name) is not None, f"{name} has no schema"
-    documents = printed.splitlines() if "--fleet" in arguments and "--dry-run" not in arguments else [printed]
+    has_lines = arguments[0] == "run" and "--fleet" in arguments and "--dry-run" not in arguments
+    documents = printed.splitlines() if has_lines else [printed]
     for document in documents:
         if error := jsonschema.exceptions.best_match(validator(name).iter_errors(json.loads(document))):
             raise AssertionError(f"{name}: {error.json_path}: {error.message[:2000]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,9 +34,9 @@ from pgstrata.cli.arguments import (
     WorkloadsOption,
 )
 from pgstrata.cli.kinds import kinds
+from pgstrata.cli.machines import FleetOption, machines
 from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
-from pgstrata.registry import capabilities, load
 
 if TYPE_CHECKING:
     from pgstrata.campaign.checked import Campaign
@@ -45,24 +45,6 @@ if TYPE_CHECKING:
     from pgstrata.cli.records import PlanRecord, RunOutcome
     from pgstrata.measure.campaign import CampaignOutcome
     from pgstrata.page.results import RunSet
-
-
-class Machines(Protocol):
-    """The part of a capability that runs campaigns on many machines."""
-
-    def show_forecast(self, campaign: Campaign, fleet: str, fresh: bool) -> None:
-        """Prints what a fleet would do."""
-        ...
-
-    def need_engine(self) -> None:
-        """Raises UsageError where a program that fleets need is not installed."""
-        ...
-
-    def run_on_fleet(
-        self, campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson
-    ) -> int:
-        """Runs a campaign on the machines of a fleet and returns the exit code."""
-        ...
 
 
 MOST_REASONS = 3
@@ -156,15 +138,7 @@ def run(
     ] = False,
     fresh: FreshOption = False,
     no_report: NoReportOption = False,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            "--fleet",
-            metavar="SCHEDULER",
-            help="On many machines: tcp://HOST:8786, tls://HOST:8786, local:N to try it; with --dry-run also "
-            "a number of machines.",
-        ),
-    ] = None,
+    fleet: FleetOption = None,
     form: Annotated[
         TextOrJson,
         typer.Option(
@@ -231,32 +205,21 @@ def run(
         fraction=share("--fraction", fraction) if fraction else None,
     ).read()
     if fleet is not None:
-        machines = _machines()
+        many = machines()
         if dry_run:
-            machines.show_forecast(chosen, fleet, fresh)
+            many.show_forecast(chosen, fleet, fresh)
             return
-        machines.need_engine()
+        many.check_fleet(fleet)
         if wait_quiet:
             raise UsageError(
                 "--wait-quiet with --fleet: machines of a fleet do not wait for a quiet moment",
                 "leave it out",
             )
-        raise typer.Exit(machines.run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
+        raise typer.Exit(many.run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
         show_plan(chosen, fresh, form)
         return
     raise typer.Exit(carry_out(chosen, fresh, quiet_seconds, report=not no_report, form=form))
-
-
-def _machines() -> Machines:
-    """Returns what runs campaigns on many machines. Raises UsageError where no capability does."""
-    from pgstrata.errors import UsageError
-
-    for offer in capabilities():
-        if offer.machines:
-            machines: Machines = load(offer.machines)
-            return machines
-    raise UsageError("--fleet: this installation has no capability that runs campaigns on many machines")
 
 
 def waiting_seconds(text: str | None) -> float:

@@ -8,6 +8,7 @@ CAPABILITY = Capability(
             "count", "pgstrata.count.command:count", "Instructions per operation, not time.", "Instructions"
         ),
     ),
+    errands={"count": "pgstrata.count.errands:count_there"},
     prints={
         "compare": "pgstrata.count.verdicts:CountRecords",
         "check": "pgstrata.count.verdicts:CountRecords",

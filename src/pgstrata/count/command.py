@@ -27,6 +27,7 @@ from pgstrata.cli.arguments import (
     WhatArgument,
     WorkloadsOption,
 )
+from pgstrata.cli.machines import FleetOption
 from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 from pgstrata.stats.criterion import Criterion
@@ -78,6 +79,7 @@ def count(
     data_dir: DataDirOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Count anew what is there already.")] = False,
     no_report: NoReportOption = False,
+    fleet: FleetOption = None,
     form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Instructions per operation instead of time: exact on any machine.
@@ -91,6 +93,7 @@ def count(
       pgstrata count pg:16 pg:17
       pgstrata count --server pg:16 --server pg:17 --step 'read-only*' --callers ExecInitExpr
       pgstrata count campaign.toml --margin 0.5% --format json
+      pgstrata count campaign.toml --fleet tcp://scheduler:8786
     """
     from pgstrata.cli.compare import share
 
@@ -122,7 +125,7 @@ def count(
         "steps": step or None,
         "simulate": simulate or None,
     }
-    raise typer.Exit(_execute(with_count(chosen, given), fresh, callers, form, report=not no_report))
+    raise typer.Exit(_execute(with_count(chosen, given), fresh, callers, form, fleet, report=not no_report))
 
 
 def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
@@ -141,10 +144,20 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
     return campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
 
 
-def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson, *, report: bool) -> int:
+def _execute(
+    campaign: Campaign,
+    fresh: bool,
+    callers: str | None,
+    form: TextOrJson,
+    fleet: str | None,
+    *,
+    report: bool,
+) -> int:
     from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.machines import machines
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.cli.report import write_quietly
+    from pgstrata.count.errands import count_on_fleet
     from pgstrata.count.measure.count import count_campaign
     from pgstrata.count.text import sides_of, text
     from pgstrata.count.verdicts import compare_counts
@@ -155,11 +168,16 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     results = Results(campaign.spec.results)
     try:
         # standard output may be read by a program
-        outcome = count_campaign(campaign, results, progress_console(), fresh=fresh)
+        if fleet is None:
+            outcome = count_campaign(campaign, results, progress_console(), fresh=fresh)
+        else:
+            many = machines()
+            outcome = count_on_fleet(campaign, results, many, fleet, progress_console(), fresh=fresh)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
+        kept = "starts" if fleet is None else "counts"
         print(
-            f"stopped; finished starts are kept, the same command goes on with the next: {again}",
+            f"stopped; finished {kept} are kept, the same command goes on with the next: {again}",
             file=sys.stderr,
         )
         raise Interruption(interrupted.exit_code) from interrupted

@@ -335,4 +335,19 @@ def _notes(base: Side, other: Side) -> list[str]:
     }
     if len(tools) > 1:
         notes.append(f"the sides were counted by different tools: {', '.join(sorted(tools))}")
+    if len(kinds := _kinds_of_machine(base, other)) > 1:
+        notes.append(f"counted on machines of different kinds, which may differ by it: {'; '.join(kinds)}")
     return list(dict.fromkeys(notes))
+
+
+def _kinds_of_machine(base: Side, other: Side) -> list[str]:
+    """Returns the kinds of machine that counted: CPU model, and C library where all runs know it."""
+    runs = [run for side in (base, other) for run in counted_runs(side.runs) if run.record.host.cpu_model]
+    libraries = [run.record.counted.libc for run in runs if run.record.counted is not None]
+    named = all(libraries)
+    return sorted(
+        {
+            f"{run.record.host.cpu_model}, {libc}" if named else str(run.record.host.cpu_model)
+            for run, libc in zip(runs, libraries, strict=True)
+        }
+    )

@@ -1,4 +1,4 @@
-"""What is given to one machine as a whole: one workload and repeat with all its variants."""
+"""What is given to one machine as a whole: one workload and repeat with all its variants, or an errand."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pgstrata.store.read import Run, read_run
 
 @dataclass(frozen=True)
 class Assignment:
-    """Runs whose rates are compared with each other, and so are measured on one machine.
+    """Runs whose rates are compared with each other, and so are measured on one machine, or an errand.
 
-    seconds: estimate of all of them, one after the other or in turn; disk_bytes: at its largest. kind: a glob
-    of the kinds of machine that may have it, empty for any. runs: with those that a version cannot do.
+    seconds: estimate of all of them, one after the other or in turn, 0 where none is known; disk_bytes: at
+    its largest. kind: a glob of the kinds of machine that may have it, empty for any. runs: with those that a
+    version cannot do. errand, name: identity and name of an errand.
     """
 
     workload: str
@@ -30,18 +31,20 @@ class Assignment:
     disk_bytes: int = 0
     kind: str = ""
     runs: tuple[PlannedRun, ...] = ()
+    errand: str = ""
+    name: str = ""
 
     @cached_property
     def id(self) -> str:
         """The same each time that the campaign is started."""
-        return digests.of(f"{self.workload}\0{self.repeat}")[:16]
+        return self.errand or digests.of(f"{self.workload}\0{self.repeat}")[:16]
 
     def suits(self, kind: str) -> bool:
         """Returns whether a machine of a kind may have the assignment."""
         return not self.kind or fnmatchcase(kind.lower(), self.kind.lower())
 
     def __str__(self) -> str:
-        return f"{self.workload}, repeat {self.repeat}"
+        return self.name or f"{self.workload}, repeat {self.repeat}"
 
 
 def assignments_of(plan: Plan, results: Results) -> list[Assignment]:

@@ -1,11 +1,11 @@
-"""A campaign on a fleet, from its plan to the last run that comes home."""
+"""A campaign or the errands of a command on a fleet, from the plan to the last that comes home."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +15,20 @@ from rich.console import Console
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import FleetSpec
 from pgstrata.errors import PgstrataError
 from pgstrata.files import digests
 from pgstrata.fleet.assignments import assignments_of
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import SchedulerClient, SchedulerLostError, check_address
+from pgstrata.fleet.errands import ErrandJob
 from pgstrata.fleet.job import CampaignJob
 from pgstrata.fleet.local import local_fleet, number_of
 from pgstrata.fleet.perform import perform
 from pgstrata.fleet.planning import plan_of
 from pgstrata.fleet.watching import Watching, watching
+from pgstrata.measure.errands import Errands
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.store import Results
 from pgstrata.store.read import Run, read_run
@@ -71,12 +74,28 @@ def execute(
         results.clean()
         plan = plan_of(campaign, results, fresh=fresh)
         assignments = assignments_of(plan, results)
-        owner = _owner(plan, results)
+        owner = _owner(plan.campaign.name, results.root)
         job = CampaignJob(plan, results, assignments, f"pgstrata-{owner}")
         if assignments:
             with _address(fleet) as address:
-                _Client(address, owner, plan, job, interrupts).run(console, as_json)
+                had = {
+                    (run.key.workload, stored.machine)
+                    for run in plan.runs
+                    if run.existing is not None and isinstance(stored := read_run(run.existing), Run)
+                }
+                client = _Client(address, owner, job, plan.campaign.spec.fleet, had, interrupts)
+                client.run(console, as_json=as_json)
     return FleetOutcome(plan, job.folders, job.failures)
+
+
+def do_errands(errands: Errands, fleet: str, console: Console, interrupts: Interrupts) -> None:
+    """Has all errands done by the machines of a fleet. The results folder is locked by the caller. Raises as
+    `execute`."""
+    check_fleet(fleet)
+    owner = _owner(errands.name, errands.results)
+    job = ErrandJob(errands, f"pgstrata-{owner}")
+    with _address(fleet) as address:
+        _Client(address, owner, job, errands.fleet, set(), interrupts).run(console)
 
 
 @contextmanager
@@ -88,10 +107,10 @@ def _address(fleet: str) -> Iterator[str]:
         yield fleet
 
 
-def _owner(plan: Plan, results: Results) -> str:
+def _owner(name: str, results: Path) -> str:
     """Returns an identity of the client that stays the same when it is started again and differs between
     campaigns and results folders."""
-    identity = [plan.campaign.name, socket.gethostname(), str(results.root.resolve()), os.getuid()]
+    identity = [name, socket.gethostname(), str(results.resolve()), os.getuid()]
     return digests.of(repr(identity))[:12]
 
 
@@ -102,21 +121,15 @@ class _Client:
         self,
         address: str,
         owner: str,
-        plan: Plan,
-        job: CampaignJob,
+        job: CampaignJob | ErrandJob,
+        spec: FleetSpec,
+        had: Collection[tuple[str, str]],
         interrupts: Interrupts,
     ) -> None:
-        self._address, self._owner, self._plan, self._job = address, owner, plan, job
-        self._interrupts = interrupts
-        self._spec = plan.campaign.spec.fleet
-        had = [
-            (run.key.workload, stored.machine)
-            for run in plan.runs
-            if run.existing is not None and isinstance(stored := read_run(run.existing), Run)
-        ]
-        self._had = set(had)
+        self._address, self._owner, self._job = address, owner, job
+        self._spec, self._had, self._interrupts = spec, had, interrupts
 
-    def run(self, console: Console, as_json: bool) -> None:
+    def run(self, console: Console, *, as_json: bool = False) -> None:
         engine = self._connect()
         words = lambda: self._job.words  # noqa: E731 - asked again and again
         with watching(console, words, as_json=as_json, dashboard=engine.dashboard) as watcher:
@@ -177,4 +190,4 @@ class _Client:
             )
 
 
-__all__ = ["FleetOutcome", "check_fleet", "execute"]
+__all__ = ["FleetOutcome", "check_fleet", "do_errands", "execute"]

@@ -9,14 +9,16 @@ its scheduler or its network runs nothing on.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import re
 import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +31,15 @@ from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.events import Second
 from pgstrata.errors import PgstrataError, StoreError, UsageError
 from pgstrata.files import disk
+from pgstrata.files.user_files import shown
 from pgstrata.fleet import parcel, provision
-from pgstrata.fleet.portable import drop_old_files, opened
+from pgstrata.fleet.portable import LASTING, drop_old_files, opened
 from pgstrata.fleet.qualify import qualify
 from pgstrata.fleet.tasks import (
     Answer,
     Compare,
+    Do,
+    Done,
     MeasuredRuns,
     Provide,
     Qualify,
@@ -44,10 +49,13 @@ from pgstrata.fleet.tasks import (
     unable,
 )
 from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
+from pgstrata.measure.errands import There
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import seconds_left
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.process_end import allow_process_end
+from pgstrata.registry import capabilities, load
+from pgstrata.server.find.cache import cache_folder
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
@@ -107,6 +115,9 @@ def do(folder: Path) -> Answer:
         case Compare():
             drop_old_files()
             return _compare(task, folder)
+        case Do():
+            drop_old_files()
+            return _do_errand(task, folder)
     raise UsageError(f"{type(task).__name__} is no task for a process of its own")
 
 
@@ -129,6 +140,56 @@ def _compare(task: Compare, folder: Path) -> Answer:
     shared = Path(task.shared) if task.shared else None
     failed = tuple(f"{planned.key.variant}: {error}" for planned, error in outcome.failed)
     return MeasuredRuns(runs=parcel.pack(results.root, names, shared), failed=failed)
+
+
+def _do_errand(task: Do, folder: Path) -> Answer:
+    function = _function_of(task.does)
+    campaigns = [
+        opened(travelled, folder / RESULTS).model_copy(update={"machine": task.machine})
+        for travelled in task.campaigns
+    ]
+    if not re.fullmatch(r"[0-9a-z-]{1,64}", task.folder):
+        raise UsageError(f"{shown(task.folder)} is no name of a folder of the cache")
+    lasting = cache_folder("fleet", LASTING, task.folder, make=True)
+    os.utime(lasting)  # it is in use
+    with Interrupts() as interrupts:
+        answer = function(
+            There(
+                campaigns=campaigns,
+                asked=task.asked,
+                results=folder / RESULTS,
+                lasting=lasting,
+                kind=task.kind,
+                find=provision.builder(task.trees, _say, interrupts.check),
+                console=_Telling(),
+                say=_say,
+                check=interrupts.check,
+            )
+        )
+    results = Results(folder / RESULTS)
+    names = [str(run.folder.relative_to(results.root)) for run in results.runs()]
+    if results.broken:
+        raise StoreError(f"the runs cannot be read: {', '.join(map(str, results.broken))}")
+    shared = Path(task.shared) if task.shared else None
+    return Done(answer=answer, runs=parcel.pack(results.root, names, shared) if names else None)
+
+
+def _function_of(name: str) -> Callable[[There], bytes]:
+    for offer in capabilities():
+        if name in offer.errands:
+            function: Callable[[There], bytes] = load(offer.errands[name])
+            return function
+    raise UsageError(f"no capability here does {shown(name)}", "client and workers must be of one release")
+
+
+class _Telling(Console):
+    """A console that tells the worker what would be printed."""
+
+    def __init__(self) -> None:
+        super().__init__(file=io.StringIO())
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        _say(" ".join(map(str, objects)).strip()[:500])
 
 
 def _measured(campaign: Campaign, results: Results, conditions: Conditions) -> CampaignOutcome:

@@ -1,4 +1,4 @@
-"""`pgstrata run --fleet`, and `pgstrata fleet`"""
+"""`--fleet` of commands, and `pgstrata fleet`"""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from pgstrata.cli.output import TextOrJson, aligned, print_json, prints
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pgstrata.campaign.checked import Campaign
+    from pgstrata.measure.errands import Errands
+    from pgstrata.measure.interrupt import Interrupts
 
 
 app = typer.Typer(
@@ -31,6 +35,21 @@ def need_engine() -> None:
 
     if find_spec("distributed") is None:
         raise UsageError("fleets need the engine Dask, which is not installed", "pip install pgstrata[fleet]")
+
+
+def check_fleet(fleet: str) -> None:
+    """Raises UsageError for what is no fleet, or where the extra is not installed."""
+    need_engine()
+    from pgstrata.fleet import campaign
+
+    campaign.check_fleet(fleet)
+
+
+def do_errands(errands: Errands, fleet: str, console: Console, interrupts: Interrupts) -> None:
+    """Has all errands done by the machines of a fleet (`pgstrata.cli.machines.Machines`)."""
+    from pgstrata.fleet import campaign
+
+    campaign.do_errands(errands, fleet, console, interrupts)
 
 
 def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson) -> int:
@@ -262,4 +281,4 @@ def down(name: NameOption = "fleet") -> None:
     print(f"{name} is down")
 
 
-__all__ = ["need_engine", "run_on_fleet", "show_forecast"]
+__all__ = ["check_fleet", "do_errands", "need_engine", "run_on_fleet", "show_forecast"]

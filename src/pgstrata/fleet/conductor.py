@@ -61,6 +61,8 @@ class Conductor:
         """Answers that are home, to be forgotten by the engine when no machine waits for us."""
         self._waits_said: set[str] = set()
         """Assignments of which was said that no machine is of their kind."""
+        self._may_come = False
+        """Whether assignments will become known although nothing comes home."""
         self._looked = -LOOK_SECONDS
         self._alone_since = time.monotonic()
 
@@ -70,7 +72,7 @@ class Conductor:
         Raises SchedulerLostError, StoreError, ServerError where no machine is left, and what `check` raises.
         """
         self._adopt()
-        while not self._dispatcher.finished:
+        while not self._is_finished():
             self._check()
             self._meet()
             self._admit()
@@ -78,9 +80,22 @@ class Conductor:
             self._tidy()
             self._listen()
             self._watcher.refresh(list(self.machines.values()))
-            if not self._dispatcher.finished:
+            if not self._dispatcher.finished or self._may_come:
                 self._not_for_ever()
         self._tidy()
+
+    def _is_finished(self) -> bool:
+        """Asks for as many assignments as there are machines for, one at least. Returns whether all are done
+        and no more will come."""
+        ready = sum(machine.state == "ready" for machine in self.machines.values())
+        number = max(1, ready) - self._dispatcher.number_waiting
+        if number <= 0:
+            return False
+        more = self._job.further(number)
+        for assignment in more or ():
+            self._dispatcher.add(assignment)
+        self._may_come = more is not None
+        return not self._may_come and self._dispatcher.finished
 
     def end(self) -> list[str]:
         """Calls everything off that runs. Names of machines that have not said that they have ended it."""
@@ -109,6 +124,8 @@ class Conductor:
         wanted = {waiting.id: waiting for waiting in self._dispatcher.waiting}
         for task in self._engine.earlier_tasks():
             assignment = wanted.pop(task.assignment, None)
+            if assignment is None and (assignment := self._job.earlier(task.assignment)) is not None:
+                self._dispatcher.add(assignment)
             if assignment is None:
                 self._engine.drop(task.call)
                 continue

@@ -51,12 +51,21 @@ class Dispatcher:
         self._running: dict[str, tuple[Assignment, str]] = {}
         self._attempts: dict[str, Attempts] = {}
         for assignment in assignments:
-            self._attempts[assignment.id] = Attempts()
-            self._wait(assignment)
+            self.add(assignment)
         self._had: Counter[tuple[str, str]] = Counter(had)
         self._most = most
         self.known: set[str] = set()
         """Workloads whose verdicts are all clear."""
+
+    def add(self, assignment: Assignment) -> None:
+        """Adds an assignment that has become known only now."""
+        self._attempts[assignment.id] = Attempts()
+        self._wait(assignment)
+
+    @property
+    def number_waiting(self) -> int:
+        """How many nobody works at."""
+        return sum(map(len, self._waiting.values()))
 
     @property
     def waiting(self) -> list[Assignment]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import msgspec
 from msgspec import structs
 
 import pgstrata
-from pgstrata import numbers
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
@@ -23,6 +20,7 @@ from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import read_small
 from pgstrata.fleet import provision
+from pgstrata.fleet.admission import asked, look_at, words_of
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.home import ARRIVED, bring_home
 from pgstrata.fleet.machine import driver_build
@@ -30,7 +28,6 @@ from pgstrata.fleet.portable import portable, wanted_specs
 from pgstrata.fleet.qualify import step_minutes
 from pgstrata.fleet.roles import Machine, RetryError, UnfitError
 from pgstrata.fleet.tasks import (
-    Answer,
     Compare,
     Install,
     Installed,
@@ -42,7 +39,6 @@ from pgstrata.fleet.tasks import (
     Qualified,
     Qualify,
     SeenMachine,
-    Task,
     Unable,
     Wanted,
     decode_answer,
@@ -60,17 +56,12 @@ from pgstrata.store.record import (
     RunFailure,
 )
 
-CLOCK_SECONDS = 60.0
-"""By so much the clock of a machine may be wrong: which of two runs is the newer is told by it."""
-
 LIMIT_TIMES, LIMIT_SECONDS = 6.0, 1800.0
 """A comparison is ended after so many times its estimate and so many seconds more."""
 
 QUALIFIED = "qualified.json"
 """In the results' folder of the fleet: what machines were found to see, so that a client that is started
 again need not ask them again."""
-
-Admission = Generator[bytes | None, Any, Answer]
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -139,19 +130,13 @@ class CampaignJob:
 
     def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
         """Raises UnfitError where the machine takes no part."""
-        before = time.time()
         look = Look(
             data_dir=self.plan.campaign.spec.data_dir,
             servers=tuple(self._wanted),
             mark=str(self._mark.resolve()),
         )
-        seen = yield from _asked(look)
-        if not isinstance(seen, SeenMachine):
-            raise UnfitError(_said(seen))
-        machine.doing = "is looked at"
-        machine.name, machine.host, machine.kind = _name(seen, others), seen.host, seen.kind
-        machine.shares = seen.shares
-        self._check_machine(seen, machine, others, before, time.time())
+        seen = yield from look_at(machine, others, look, self._driver, self._spec.machines)
+        self._check_cpus(seen)
         for wanted in self._wanted:
             if wanted.travels:
                 yield from self._serve(machine, seen, wanted)
@@ -168,29 +153,7 @@ class CampaignJob:
             trial=seen.trial,
         )
 
-    def _check_machine(
-        self, seen: SeenMachine, machine: Machine, others: Sequence[Machine], before: float, after: float
-    ) -> None:
-        for other in others:
-            if other.host == seen.host and other.state not in ("out", "gone"):
-                raise UnfitError(
-                    f"it is a second worker on the host of {other.address}: two comparisons on one machine "
-                    "disturb each other; start one worker on each"
-                )
-        if (seen.pgstrata, seen.driver) != (pgstrata.__version__, self._driver):
-            raise UnfitError(
-                f"it has pgstrata {seen.pgstrata} with {seen.driver}, and the client pgstrata "
-                f"{pgstrata.__version__} with {self._driver}: install the same release, in the same build"
-            )
-        wrong = max(before - seen.clock, seen.clock - after)
-        if wrong > CLOCK_SECONDS:
-            raise UnfitError(
-                f"its clock is {numbers.clock(wrong)} {'behind' if seen.clock < before else 'ahead'}: "
-                "set it (timedatectl set-ntp true)"
-            )
-        names = self._spec.machines
-        if names and not any(fnmatchcase(machine.name, name) for name in names):
-            raise UnfitError(f"the campaign names others: {', '.join(names)}")
+    def _check_cpus(self, seen: SeenMachine) -> None:
         spec = self.plan.campaign.spec
         for key, cpus in (("server_cpus", spec.server_cpus), ("driver_cpus", spec.driver_cpus)):
             if missing := sorted(set(cpus) - set(seen.cpus)):
@@ -214,9 +177,9 @@ class CampaignJob:
             yield None
         if (provided := self._provided.get(key)) is not None:
             machine.doing = f"gets {provided.server.label}"
-            answer = yield from _asked(Install(server=provided))
+            answer = yield from asked(Install(server=provided))
             if not isinstance(answer, Installed):
-                raise UnfitError(_said(answer))
+                raise UnfitError(words_of(answer))
             return
         machine.doing = f"fetches or builds {wanted.spec}"
         self._providing[key] = machine
@@ -226,11 +189,11 @@ class CampaignJob:
                 campaign = self.plan.campaign
                 tree = provision.packed_tree(wanted.spec, campaign.folder, lambda text: None)
             task = Provide(campaign=self._any, server=wanted, topic=self._topic, tree=tree)
-            answer = yield from _asked(task)
+            answer = yield from asked(task)
         finally:
             self._providing.pop(key, None)
         if not isinstance(answer, Provided):
-            raise UnfitError(f"{wanted.spec}: {_said(answer)}")
+            raise UnfitError(f"{wanted.spec}: {words_of(answer)}")
         self._provided[key] = answer
 
     def _servers(self, kind: str) -> tuple[Provided, ...]:
@@ -244,7 +207,7 @@ class CampaignJob:
     def _qualify(self, machine: Machine) -> Generator[bytes | None, Any, Qualification]:
         spec = self.plan.campaign.spec
         numbers_of = {variant.label: variant.number for variant in self.plan.variants}
-        answer = yield from _asked(
+        answer = yield from asked(
             Qualify(
                 campaign=self._any,
                 servers=self._servers(machine.kind),
@@ -257,7 +220,7 @@ class CampaignJob:
             )
         )
         if not isinstance(answer, Qualified):
-            raise UnfitError(_said(answer))
+            raise UnfitError(words_of(answer))
         if answer.problem:
             raise UnfitError(answer.problem)
         return answer.qualification
@@ -313,7 +276,7 @@ class CampaignJob:
         """Raises RetryError, ServerError for what cannot be used, StoreError."""
         reply = decode_answer(answer)
         if isinstance(reply, Unable):
-            raise RetryError(_said(reply), fault=reply.machine and not reply.ended)
+            raise RetryError(words_of(reply), fault=reply.machine and not reply.ended)
         if not isinstance(reply, MeasuredRuns):
             raise RetryError(f"it answered with {type(reply).__name__}")
         try:
@@ -352,6 +315,12 @@ class CampaignJob:
 
     # --- what is known of it ------------------------------------------------------------------
 
+    def further(self, number: int) -> None:
+        """Returns None: all are known from the start."""
+
+    def earlier(self, id: str) -> None:
+        """Returns None: all are known from the start."""
+
     def open_workloads(self) -> set[str] | None:
         if not self._changed:
             return None
@@ -371,24 +340,6 @@ class CampaignJob:
         criterion = Criterion(self.plan.campaign.spec.margin)
         comparisons = compare_all(Side(self.plan.base, tuple(base)), others, criterion=criterion)
         self.words[workload] = [step.verdict.word for comparison in comparisons for step in comparison.judged]
-
-
-def _asked(task: Task) -> Admission:
-    answer = yield encode(task)
-    return decode_answer(answer)
-
-
-def _said(answer: Answer) -> str:
-    if isinstance(answer, Unable):
-        return answer.message + (f"; {answer.hint}" if answer.hint else "")
-    return f"it answered with {type(answer).__name__}"
-
-
-def _name(seen: SeenMachine, others: Sequence[Machine]) -> str:
-    """Returns the host's name, with a part of its identity if another machine has the same name."""
-    if any(other.name == seen.name and other.host != seen.host for other in others):
-        return f"{seen.name}-{seen.host[:4]}"
-    return seen.name
 
 
 __all__ = ["CampaignJob", "Known"]

@@ -44,6 +44,7 @@ def look(task: Look) -> SeenMachine:
         name=passes_for or socket.gethostname(),
         host=f"{_boot()}{f'/{passes_for}' if passes_for else ''}",
         kind=f"{host.cpu_model}, {host.cpus} CPUs, {memory}, Linux {host.kernel}, {disk}",
+        alike=machine.kind_of_code(),
         fingerprint=digests.of(json.dumps(facts))[:16],
         trial=bool(passes_for),
         pgstrata=pgstrata.__version__,

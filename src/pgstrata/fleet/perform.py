@@ -27,6 +27,7 @@ from pgstrata.fleet.child import ANSWER, TASK
 from pgstrata.fleet.tasks import (
     Answer,
     Compare,
+    Do,
     Install,
     Installed,
     Look,
@@ -101,7 +102,7 @@ def _answer(text: bytes) -> Answer:
             return _in_process(text, task.topic, PROVIDE_SECONDS)
         case Qualify():
             return _in_process(text, task.topic, QUALIFY_SECONDS)
-        case Compare():
+        case Compare() | Do():
             return _in_process(text, task.topic, task.limit)
 
 

@@ -37,6 +37,9 @@ FILES = "files"
 """Folder of the cache with the files of campaigns, by their digest: data that was loaded from them is known
 by where they lie."""
 
+LASTING = "lasting"
+"""Folder of the cache with what errands leave on a machine for those that follow."""
+
 _ELSEWHERE = {"variants", "servers", "configs", "build", "builds", "workloads", "results", "fleet", "count"}
 """Keys of a campaign that are resolved by then, or the client's business."""
 
@@ -189,8 +192,14 @@ def _unpacked(files: dict[str, bytes]) -> Path:
 
 
 def drop_old_files(keep: int = 20) -> None:
-    """Removes the files of all but the last campaigns."""
-    folders = [path for path in cache_folder("fleet", FILES, make=True).iterdir() if path.is_dir()]
+    """Removes the files of all but the last campaigns, and what errands of others have left."""
+    places = [cache_folder("fleet", name, make=True) for name in (FILES, LASTING)]
+    for place in places:
+        _drop_old(place, keep)
+
+
+def _drop_old(place: Path, keep: int) -> None:
+    folders = [path for path in place.iterdir() if path.is_dir()]
     whole = [path for path in folders if not path.name.startswith(".")]
     for old in sorted(whole, key=lambda path: path.stat().st_mtime)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)

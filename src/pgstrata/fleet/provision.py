@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,7 +65,8 @@ def provide(task: Provide, campaign: Campaign, say: Say, check: Callable[[], Non
 
 def _tree(packed: TreeParcel) -> Tree:
     def write(target: Path) -> None:
-        with TemporaryDirectory(prefix="pgstrata-tree-") as place:
+        # Inside the target: elsewhere may be another disk.
+        with TemporaryDirectory(prefix="pgstrata-tree-", dir=target) as place:
             parcel.unpack(packed.files, Path(place))
             for entry in (Path(place) / "tree").iterdir():
                 entry.rename(target / entry.name)
@@ -126,9 +127,23 @@ def finder(campaign: Campaign, provided: Sequence[Provided]) -> Callable[[str, B
     return find
 
 
+def builder(
+    trees: Mapping[str, TreeParcel], say: Say, check: Callable[[], None]
+) -> Callable[[str, Build | None], Server]:
+    """Gives servers on this machine: those of trees that came with an errand are built here, all else is
+    fetched or found as ever."""
+
+    def find(spec: str, how: Build | None) -> Server:
+        if (packed := trees.get(spec)) is None:
+            return acquire(spec, how, say=say, check=check)
+        return source_of(spec).server_of(_tree(packed), how or find_build(DEFAULT), say=say, check=check)
+
+    return find
+
+
 def without_files(provided: Provided) -> Provided:
     """Returns the facts of a server without its files, for a comparison where the server is there already."""
     return structs.replace(provided, files=Parcel(digest=provided.files.digest))
 
 
-__all__ = ["Wanted", "finder", "install", "packed_tree", "provide", "without_files"]
+__all__ = ["Wanted", "builder", "finder", "install", "packed_tree", "provide", "without_files"]

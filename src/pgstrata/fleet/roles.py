@@ -22,6 +22,7 @@ class Machine:
     worker: WorkerInfo
     name: str
     kind: str = ""
+    alike: str = ""
     host: str = ""
     state: State = "arriving"
     why: str = ""
@@ -79,6 +80,16 @@ class FleetWork(Protocol):
 
     def failed(self, assignment: Assignment, reason: str) -> None:
         """Records a failed assignment: no further attempt is made. Raises StoreError."""
+        ...
+
+    def further(self, number: int) -> Sequence[Assignment] | None:
+        """Returns assignments that have become known, this number at most; None where no more will come as
+        long as nothing comes home."""
+        ...
+
+    def earlier(self, id: str) -> Assignment | None:
+        """Returns an assignment that an earlier client has begun and that is not known yet, from now on as
+        one that `further` has returned; None if it is not wanted."""
         ...
 
     def open_workloads(self) -> set[str] | None:

@@ -139,7 +139,27 @@ class Compare(Struct, frozen=True, kw_only=True, tag="compare"):
     shared: str = ""
 
 
-Task = Look | Provide | Install | Qualify | Compare
+class Do(Struct, frozen=True, kw_only=True, tag="do"):
+    """Do what a capability offers to fleets under the name `does` (`Capability.errands`).
+
+    asked: values that its function decodes, and refuses where they do not fit. trees: of the servers that are
+    built for it, by spec. kind: of this machine, as it said itself. folder: name of the one that stays there
+    for what follows. limit, shared: as of a comparison.
+    """
+
+    does: str
+    campaigns: tuple[Portable, ...]
+    asked: bytes
+    trees: dict[str, TreeParcel]
+    machine: MachineRecord
+    kind: str
+    folder: str
+    limit: float
+    topic: str
+    shared: str = ""
+
+
+Task = Look | Provide | Install | Qualify | Compare | Do
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -148,6 +168,7 @@ Task = Look | Provide | Install | Qualify | Compare
 class SeenMachine(Struct, frozen=True, kw_only=True, tag="seen"):
     """A machine: its name, its host's identity, its kind, and what decides whether it may take part.
 
+    alike: the kind by which counts are comparable: CPU model, C library and compiler.
     clock: seconds since 1970 there. cpus: numbers of those it may use. have: specs of the servers that are
     there already. shares: whether it sees the client's results folder.
     """
@@ -155,6 +176,7 @@ class SeenMachine(Struct, frozen=True, kw_only=True, tag="seen"):
     name: str
     host: str
     kind: str
+    alike: str
     fingerprint: str
     trial: bool
     pgstrata: str
@@ -183,6 +205,13 @@ class MeasuredRuns(Struct, frozen=True, kw_only=True, tag="measured"):
     failed: tuple[str, ...] = ()
 
 
+class Done(Struct, frozen=True, kw_only=True, tag="done"):
+    """What the function of a capability answers, and the runs that it has made."""
+
+    answer: bytes
+    runs: Parcel | None = None
+
+
 class Unable(Struct, frozen=True, kw_only=True, tag="unable"):
     """What was asked did not come to an end, and nothing is left of it.
 
@@ -196,7 +225,7 @@ class Unable(Struct, frozen=True, kw_only=True, tag="unable"):
     ended: bool = False
 
 
-Answer = SeenMachine | Provided | Installed | Qualified | MeasuredRuns | Unable
+Answer = SeenMachine | Provided | Installed | Qualified | MeasuredRuns | Done | Unable
 
 _TASK: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
 _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)

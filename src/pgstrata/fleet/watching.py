@@ -83,7 +83,8 @@ class Lines:
             case "begins":
                 begun = self.dispatcher.begun(assignment) if self.dispatcher else 1
                 again = f", attempt {begun}" if begun > 1 else ""
-                self.say(f"{machine}: {assignment} begins{again}, about {clock(assignment.seconds)}")
+                about = f", about {clock(assignment.seconds)}" if assignment.seconds else ""
+                self.say(f"{machine}: {assignment} begins{again}{about}")
             case "found":
                 self.say(f"{assignment}: goes on since an earlier start")
             case "home":
@@ -103,7 +104,8 @@ class Lines:
         for machine in machines:
             if machine.state == "measuring" and machine.assignment is not None:
                 self.say(f"  {machine.name}: {machine.assignment}: {machine.doing}")
-        self.say(f"  about {clock(campaign_seconds_left(self.dispatcher, machines))} left")
+        if left := campaign_seconds_left(self.dispatcher, machines):
+            self.say(f"  about {clock(left)} left")
 
 
 def campaign_seconds_left(dispatcher: Dispatcher | None, machines: Sequence[Machine]) -> float:
@@ -211,7 +213,8 @@ class LiveLines(Lines):
             )
         left = "waiting for machines"
         if self._machines:
-            left = f"about {clock(campaign_seconds_left(self.dispatcher, self._machines))} left"
+            seconds = campaign_seconds_left(self.dispatcher, self._machines)
+            left = f"about {clock(seconds)} left" if seconds else ""
         return Group(grid, Text(f"{self._head}  {left}", style="dim"))
 
 

@@ -7,7 +7,7 @@ other, so it can be looked at, stored, interrupted and found again in the same w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.pairs import left_out, pairs_of
 from pgstrata.judge.plan_shape import plan_changes
-from pgstrata.measure.campaign import execute
+from pgstrata.measure.campaign import Conditions, execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.server.features import NEWEST
+from pgstrata.server.find.model import Server
+from pgstrata.server.find.recipe import Build
 from pgstrata.stats.distributions import NORMAL_95, student_quantile
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
@@ -131,7 +133,9 @@ class OtherFailedError(ServerError):
 class TwoServers:
     """Two variants, and what is measured of them.
 
-    name: of the campaign that it becomes, in the folder `results`. labels: of the variants in it.
+    name: of the campaign that it becomes, in the folder `results`. labels: of the variants in it. checked:
+    that campaign, where another machine has made it; find: gives its servers, where they are not found as
+    ever.
     """
 
     work: MeasuredWork
@@ -141,9 +145,13 @@ class TwoServers:
     results: Path
     profile: bool = False
     labels: tuple[str, str] = (BASE, OTHER)
+    checked: Campaign | None = None
+    find: Callable[[str, Build | None], Server] | None = None
 
     def campaign(self) -> Campaign:
         """Raises UsageError for a workload or step that is not there, and for what is not valid in it."""
+        if self.checked is not None:
+            return self.checked
         work = self.work
         study = Study(
             name=self.name,
@@ -179,7 +187,8 @@ class TwoServers:
         the second variant fails, ServerError where the first does, StoreError where results cannot be
         written, Interrupted.
         """
-        outcome = execute(self.campaign(), Results(self.results), console)
+        conditions = Conditions(find=self.find)
+        outcome = execute(self.campaign(), Results(self.results), console, conditions=conditions)
         self.check(outcome.plan, {run.key.variant: error for run, error in outcome.failed})
 
     def check(self, plan: Plan, errors: Mapping[str, str]) -> None:

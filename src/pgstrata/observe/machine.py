@@ -8,7 +8,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from pgstrata.errors import BuildError, UsageError
 from pgstrata.observe import disks
+from pgstrata.server.system.compiler import find_compiler
 from pgstrata.store.record import Host
 
 ROOT = Path("/")
@@ -98,6 +100,24 @@ def os_name(root: Path = ROOT) -> str:
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip().strip('"')
     return platform.system()
+
+
+def libc() -> str:
+    """Returns the C library that programs of this machine use: `glibc 2.36`."""
+    with suppress(OSError, ValueError):
+        if name := os.confstr("CS_GNU_LIBC_VERSION"):
+            return name
+    return " ".join(platform.libc_ver()).strip() or "unknown C library"
+
+
+def kind_of_code() -> str:
+    """Returns what decides which instructions the same source executes on this machine: CPU model, C library,
+    which has other functions for other CPUs, and compiler."""
+    try:
+        compiler = find_compiler("").version
+    except (BuildError, UsageError):
+        compiler = "no compiler"
+    return f"{cpu_model()}, {libc()}, {compiler}"
 
 
 def facts(data_dir: Path | None = None, root: Path = ROOT) -> Host:

@@ -3,6 +3,7 @@
 from pgstrata.registry import Capability, Command
 
 CAPABILITY = Capability(
+    errands={"pair": "pgstrata.search.bisect.errands:count_pair_there"},
     commands=(
         Command(
             "bisect",

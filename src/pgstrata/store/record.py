@@ -787,7 +787,8 @@ class CountRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `engine`: who counted, `tool`: its version, `event`: what. `settings`: what was set while counting
     whatever the config says. `symbols`: which functions of the binary have names. `simulated`: whether
     caches and branches were simulated. `left_out`: steps that were not counted, and why. `processes`:
-    instructions of the server's own processes from start to end, in each fresh start.
+    instructions of the server's own processes from start to end, in each fresh start. `libc`: the C library,
+    which has other functions for other CPUs.
     """
 
     engine: Literal["valgrind", "perf"]
@@ -801,6 +802,7 @@ class CountRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: dict[str, str] = {}
     processes: dict[str, tuple[NotNegative, ...]] = {}
     notes: tuple[str, ...] = ()
+    libc: str = ""
 
 
 class Host(Struct, frozen=True, kw_only=True):

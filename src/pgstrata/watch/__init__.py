@@ -5,6 +5,7 @@ from pgstrata.registry import Capability, Command
 HEADING = "Every commit"
 
 CAPABILITY = Capability(
+    errands={"commit": "pgstrata.watch.errands:measure_there"},
     commands=(
         Command(
             "watch", "pgstrata.watch.command:watch", "Measure every commit, and date each change.", HEADING

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from pgstrata.cli.machines import FleetOption
 from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 
@@ -49,6 +50,7 @@ def watch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is due; build and measure nothing.")
     ] = False,
+    fleet: FleetOption = None,
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Measure every commit of a branch, date each change, and search its commit.
@@ -64,7 +66,9 @@ def watch(
     Examples:
       pgstrata watch master.toml --once --hours 6
       pgstrata watch master.toml --every 10m
+      pgstrata watch master.toml --once --fleet tcp://scheduler:8786
     """
+    from pgstrata.cli.machines import machines
     from pgstrata.errors import UsageError
     from pgstrata.numbers import parse_duration
     from pgstrata.store.lock import check_results
@@ -79,6 +83,8 @@ def watch(
     asked = read_watch(file, results)
     if site is not None:
         check_folder(site)
+    if fleet is not None:
+        machines().check_fleet(fleet)
     if dry_run:
         check_results(asked.folder)
         _show_due(asked, format)
@@ -86,17 +92,19 @@ def watch(
     seconds = 3600 * hours if hours is not None else float("inf")
     printed: list[str] = []
     while True:
-        known = _pass(asked, seconds, site)
+        known = _pass(asked, seconds, site, fleet)
         printed = _print(known, format, printed)
         if once:
             raise typer.Exit(_exit_code(known))
         _wait(pause)
 
 
-def _pass(asked: Watch, seconds: float, site: Path | None) -> Known:
+def _pass(asked: Watch, seconds: float, site: Path | None, fleet: str | None) -> Known:
     from pgstrata.cli.ending import Interruption, stopped
-    from pgstrata.measure.interrupt import Interrupted
-    from pgstrata.watch.passing import pass_once
+    from pgstrata.cli.machines import machines
+    from pgstrata.measure.interrupt import Interrupted, Interrupts
+    from pgstrata.watch.errands import WatchErrands
+    from pgstrata.watch.passing import Pass, pass_once
 
     written, took = time.monotonic(), 0.0
 
@@ -108,11 +116,17 @@ def _pass(asked: Watch, seconds: float, site: Path | None) -> Known:
             written = time.monotonic()
             took = written - begun
 
+    def spread(this: Pass, interrupts: Interrupts) -> None:
+        assert fleet is not None
+        machines().do_errands(WatchErrands(this), fleet, progress_console(), interrupts)
+
     try:
-        known = pass_once(asked, progress_console(), seconds, show)
+        known = pass_once(asked, progress_console(), seconds, show, spread if fleet else None)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
+    for failure in known.failed:
+        print(f"failed: {failure}", file=sys.stderr)
     page = _write(known, site)
     if known.measured:
         print(f"page: {page.resolve()}", file=sys.stderr)
@@ -144,7 +158,7 @@ def _print(known: Known, form: TextOrJson, before: list[str]) -> list[str]:
 
 def _exit_code(known: Known) -> int:
     states = {alarm.state for alarm in known.open_alarms}
-    return 1 if "found" in states else 3 if "open" in states else 0
+    return 1 if known.failed or "found" in states else 3 if "open" in states else 0
 
 
 def _wait(seconds: float) -> None:

@@ -54,6 +54,14 @@ class Known:
     """Of the commits measured in this pass, together."""
     measured: set[str] = field(default_factory=set)
     """Commits measured in this pass."""
+    failed: list[str] = field(default_factory=list)
+    """Commits that no machine of a fleet could measure in this pass, each with the reason."""
+
+    @property
+    def latest_epoch(self) -> str:
+        """Epoch of the value that was measured last; empty where nothing was measured."""
+        latest = max(self.values.values(), key=lambda values: values.at, default=None)
+        return latest.epoch if latest is not None else ""
 
     def positions(self, *, skipped: bool) -> set[int]:
         """Returns the positions that are measured in this epoch with all series, or those that are

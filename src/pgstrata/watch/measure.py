@@ -30,7 +30,6 @@ from pgstrata.search.bisect.procedure import BUILD_ERROR
 from pgstrata.server.config.resolve import find_config_file
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import Build
-from pgstrata.server.system.compiler import find_compiler
 from pgstrata.source.build import find_built
 from pgstrata.source.code_digest import code_digest
 from pgstrata.source.git import tree_of
@@ -60,6 +59,12 @@ class Series:
     work: MeasuredWork
     asked: str
     smallest: float
+
+    @classmethod
+    def of(cls, steps: WatchedSteps, step: str, work: MeasuredWork, asked: str) -> Series:
+        """Returns the series of one of these steps. work: of all of them."""
+        single = replace(work, steps=(step,))
+        return cls(_name(steps, step), step, steps.by, single, asked, math.log1p(steps.least))
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Measuring:
         for number, steps in enumerate(file.series, 1):
             with self._watch.naming(f"`series[{number}]`: "):
                 work = self._work(steps)
-                campaign = self._two(work, self._anchor.variant, "check").campaign()
+                campaign = self.two(steps, self._anchor).campaign()
             asked = digest(
                 {
                     **work.question(),
@@ -121,24 +126,20 @@ class Measuring:
                 }
             )[:16]
             for step in steps.steps:
-                name = _name(steps, step)
-                single = replace(work, steps=(step,))
-                by_name[name] = Series(name, step, steps.by, single, asked, math.log1p(steps.least))
+                series = Series.of(steps, step, work, asked)
+                by_name[series.name] = series
         return by_name
 
     @cached_property
     def epoch(self) -> str:
-        """Digest of what makes values comparable: machine, compiler, anchor and way of counting."""
-        host = machine.facts()
-        compiler = find_compiler(self._recipe.cc)
+        """The epoch of values that this machine measures."""
+        return self.epoch_of(machine.kind_of_code())
+
+    def epoch_of(self, kind: str) -> str:
+        """Returns the digest of what makes values comparable: kind of machine, compiler, anchor and way of
+        counting."""
         return digest(
-            {
-                "host": host.hostname,
-                "cpu": host.cpu_model,
-                "compiler": compiler.version,
-                "anchor": self._anchor.id,
-                "counted": COUNTED_AS,
-            }
+            {"kind": kind, "cc": self._recipe.cc, "anchor": self._anchor.id, "counted": COUNTED_AS}
         )[:16]
 
     @cached_property
@@ -239,17 +240,16 @@ class Measuring:
     ) -> Mapping[str, MeasuredRatio | str]:
         """Measures the steps of one workload, unless that was done already. Its runs stay until the commit is
         measured: what is interrupted goes on."""
-        work = self._work(steps)
-        two = self._two(work, stop.variant, f"{stop.id[:12]}-{steps.workload}-{steps.by}")
+        two = self.two(steps, stop)
         if steps.by == "rate":
             return two.measure_each(self._console)
-        anchor = self._watch.folder / "anchor"
+        anchor = self._lasting() / "anchor"
         own_results(anchor)
         return count_each(
             two,
             steps.least,
             self._console,
-            anchor / digest(work.question())[:16],
+            anchor / digest(two.work.question())[:16],
             with_functions=False,
             templates=templates,
             starts=STARTS,
@@ -259,8 +259,15 @@ class Measuring:
         """Removes what the values were computed from: the search of an alarm measures commits itself."""
         remove_tree(self._watch.folder / RUNS)
 
-    def _two(self, work: MeasuredWork, other: Variant, name: str) -> TwoServers:
-        return TwoServers(work, self._anchor.variant, other, name, self._watch.folder / RUNS / name)
+    def two(self, steps: WatchedSteps, stop: Stop) -> TwoServers:
+        """Returns what is measured of a commit beside the anchor, of the steps of one workload."""
+        name = f"{stop.id[:12]}-{steps.workload}-{steps.by}"
+        folder = self._watch.folder / RUNS / name
+        return TwoServers(self._work(steps), self._anchor.variant, stop.variant, name, folder)
+
+    def _lasting(self) -> Path:
+        """Returns the folder in which starts of the anchor stay."""
+        return self._watch.folder
 
     def _work(self, steps: WatchedSteps) -> MeasuredWork:
         file = self._watch.file

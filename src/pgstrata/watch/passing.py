@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -20,7 +21,7 @@ from pgstrata.source import build_cache
 from pgstrata.store.lock import ResultsLock
 from pgstrata.watch.detect import Change
 from pgstrata.watch.file import Watch
-from pgstrata.watch.history import Alarm, History, Moved
+from pgstrata.watch.history import Alarm, CommitValues, History, Moved
 from pgstrata.watch.known import Known, changes_of, commits_left, is_about, line_of
 from pgstrata.watch.measure import Measuring, Series, utc_now
 from pgstrata.watch.order import next_position
@@ -39,11 +40,12 @@ def read(
     ), measuring
 
 
-def next_stop(known: Known) -> Stop | None:
-    """Returns the commit that is measured next; None if nothing is due."""
+def next_stop(known: Known, begun: Set[int] = frozenset()) -> Stop | None:
+    """Returns the commit that is measured next; None if nothing is due. begun: positions that are measured at
+    the moment."""
     place = next_position(
         known.line.newest,
-        known.positions(skipped=False),
+        known.positions(skipped=False) | begun,
         known.positions(skipped=True) | known.line.idle,
         known.line.places.get(known.alarms.known, 0) if known.alarms.known else known.line.newest,
         known.watch.file.every,
@@ -52,42 +54,79 @@ def next_stop(known: Known) -> Stop | None:
     return None if place is None else known.line.stops[place]
 
 
+@dataclass
+class Pass:
+    """A pass while commits are measured. until: by the monotonic clock, when no new one is begun; show: takes
+    what is known after each commit."""
+
+    known: Known
+    measuring: Measuring
+    history: History
+    until: float
+    show: Callable[[Known], object] | None
+
+    def is_over(self) -> bool:
+        """Returns whether no new commit is begun, which what is known says then."""
+        if time.monotonic() > self.until:
+            self.known.stopped = "the time of this pass is over"
+        return bool(self.known.stopped)
+
+    def add(self, values: CommitValues) -> None:
+        """Takes in the values of a commit, durably. Raises StoreError."""
+        self.history.add(values)
+        self.known.values[values.commit] = values
+        self.known.measured.add(values.commit)
+        self.known.seconds += values.seconds
+        raise_new_alarms(self.known)
+        self.history.save_alarms(self.known.alarms)
+
+
 def pass_once(
-    watch: Watch, console: Console, most_seconds: float, show: Callable[[Known], object] | None = None
+    watch: Watch,
+    console: Console,
+    most_seconds: float,
+    show: Callable[[Known], object] | None = None,
+    spread: Callable[[Pass, Interrupts], None] | None = None,
 ) -> Known:
     """Measures what is due, for `most_seconds` at most, and searches the commits of new changes. show: takes
-    what is known after each commit.
+    what is known after each commit. spread: has the commits of a pass measured by other machines.
 
     Whatever ends it, what was measured stays, and the next pass goes on. Raises UsageError, ServerError where
     the anchor cannot be measured, StoreError where another pgstrata is at it, Interrupted.
     """
     say = plain_lines(console)
-    begun = time.monotonic()
+    until = time.monotonic() + most_seconds
     with ResultsLock(watch.folder), Interrupts(say) as interrupts:
         known, measuring = read(watch, say, console, interrupts.check)
         history = History(watch.folder)
         newest = known.line.stops[-1].id
-        while (stop := next_stop(known)) is not None:
-            if time.monotonic() - begun > most_seconds:
-                known.stopped = "the time of this pass is over"
-                break
-            interrupts.check()
-            say(f"{stop.name} {stop.subject}: {_left(known)}")
-            tries = known.values[stop.id].tries if stop.id in known.values else 0
-            values = measuring.measure(stop, tries, known.whole())
-            history.add(values)
-            known.values[stop.id] = values
-            known.measured.add(stop.id)
-            known.seconds += values.seconds
-            _search_all(known, history, console, say, begun + most_seconds)
-            if show is not None:
-                show(known)
-        _search_all(known, history, console, say, begun + most_seconds)
+        this = Pass(known, measuring, history, until, show)
+        if spread is None:
+            _measure_here(this, console, say, interrupts.check)
+        else:
+            known.epoch = known.latest_epoch or known.epoch
+            if next_stop(known) is not None:
+                spread(this, interrupts)
+        _search_all(known, history, console, say, until)
         if not known.stopped:
             known.alarms.known = newest
         history.save_alarms(known.alarms)
         _expire(known, say)
         return known
+
+
+def _measure_here(
+    this: Pass, console: Console, say: Callable[[str], None], check: Callable[[], None]
+) -> None:
+    known = this.known
+    while (stop := next_stop(known)) is not None and not this.is_over():
+        check()
+        say(f"{stop.name} {stop.subject}: {_left(known)}")
+        tries = known.values[stop.id].tries if stop.id in known.values else 0
+        this.add(this.measuring.measure(stop, tries, known.whole()))
+        _search_all(known, this.history, console, say, this.until)
+        if this.show is not None:
+            this.show(known)
 
 
 def _left(known: Known) -> str:
@@ -235,4 +274,4 @@ def _expire(known: Known, say: Callable[[str], None]) -> None:
             continue  # in use: the next pass looks again
 
 
-__all__ = ["line_between", "next_stop", "pass_once", "raise_new_alarms", "read"]
+__all__ = ["Pass", "line_between", "next_stop", "pass_once", "raise_new_alarms", "read"]

@@ -3,14 +3,13 @@ them."""
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -20,11 +19,11 @@ from rich.console import Console
 
 import pgstrata
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
-from pgstrata.campaign.plan.existing import difference
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import CountSpec
+from pgstrata.count.measure.asked import PILOT, AskedSteps
 from pgstrata.count.measure.callgrind import CallGraph, mean
 from pgstrata.count.measure.choose import find_engine
 from pgstrata.count.measure.engine import Engine
@@ -32,30 +31,28 @@ from pgstrata.count.measure.marks import Length
 from pgstrata.count.measure.rows import call_rows, file_rows, function_rows, start_row, symbols_of
 from pgstrata.count.measure.start import (
     CountedPhase,
-    CountPlan,
     FreshStart,
     StartResult,
-    plan_steps,
     settings_for,
 )
 from pgstrata.count.measure.template import Templates
 from pgstrata.count.verdicts import estimate_counts, precise
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.files.user_files import shown
-from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
+from pgstrata.measure.campaign import Conditions, clear_places, data_root, plan_campaign
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.session import Session
 from pgstrata.numbers import counted
 from pgstrata.observe import machine
 from pgstrata.server.config.known import known_settings
+from pgstrata.server.find.model import Server
+from pgstrata.server.find.recipe import Build
 from pgstrata.store import Results, kept
 from pgstrata.store.comparisons import hide
 from pgstrata.store.counted import COUNTED
 from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
 from pgstrata.store.names import RunKey, new_run_id
-from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import (
     CountedRole,
     CountedStep,
@@ -65,12 +62,8 @@ from pgstrata.store.record import (
     RunFailure,
 )
 from pgstrata.store.write import RunBuilder
-from pgstrata.suggest import meant
 from pgstrata.workload.core.options import NotInVersionError
 from pgstrata.workload.plugin import FACT, source_of
-
-PILOT = Length(1, 1)
-"""Operations of the first look, which says how many are counted."""
 
 TARGET = 2e7
 """Instructions that the counted operations of a step should come to: more does not make a count that repeats
@@ -106,13 +99,17 @@ def count_campaign(
     with_functions: bool = True,
     templates: Templates | None = None,
     fewer: int = 0,
+    only: str = "",
+    find: Callable[[str, Build | None], Server] | None = None,
 ) -> CountOutcome:
     """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
 
     lasting: folder in which the starts of the base stay, for other counts with the same base.
     with_functions: the runs have what each function, call and process of the server took, and the plans, for
     their pages. templates: data folders that starts copy, also those of other counts of the same servers;
-    None: initdb for each start. fewer: starts by which the other variants have fewer than the base.
+    None: initdb for each start. fewer: starts by which the other variants have fewer than the base. only:
+    label of the one that is counted, where other machines count the others. find: gives the servers, where
+    they are not found as ever.
 
     Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
     Interrupted; nothing is left running then.
@@ -128,18 +125,42 @@ def count_campaign(
             *clear_places(campaign, root),
         ]:
             say(f"removed what an interrupted run left: {left}")
-        plan = plan_campaign(campaign, results, say, fresh=True)
-        for variant in plan.variants:
-            if not variant.server.managed:
-                raise UsageError(
-                    f"{variant.label}: the instructions of a server that runs already cannot be counted",
-                    "name its binaries: path:DIR",
-                )
+        plan = _plan_of(campaign, results, say, only, find)
+        check_managed(plan)
         outcome = CountOutcome(plan)
         session = Session(campaign, results, root, interrupts, say)
         for chosen in campaign.workloads:
-            _Count(session, chosen, engine, outcome, lasting, with_functions, templates, fewer).all(fresh)
+            count = _Count(session, chosen, engine, outcome, lasting, with_functions, templates, fewer, only)
+            count.all(fresh)
         return outcome
+
+
+def check_managed(plan: Plan) -> None:
+    """Raises UsageError for a server that pgstrata does not start."""
+    for variant in plan.variants:
+        if not variant.server.managed:
+            raise UsageError(
+                f"{variant.label}: the instructions of a server that runs already cannot be counted",
+                "name its binaries: path:DIR",
+            )
+
+
+def _plan_of(
+    campaign: Campaign,
+    results: Results,
+    say: Callable[[str], None],
+    only: str,
+    find: Callable[[str, Build | None], Server] | None,
+) -> Plan:
+    """Returns the plan; where only one variant is counted, without the servers of the others but the base."""
+    whole = campaign
+    if only:
+        labels = (campaign.spec.base, only)
+        variants = [variant for variant in campaign.variants if variant.label in labels]
+        campaign = campaign.model_copy(update={"variants": variants})
+    plan = plan_campaign(campaign, results, say, fresh=True, conditions=Conditions(find=find))
+    numbers = {variant.label: number for number, variant in enumerate(whole.variants)}
+    return replace(plan, variants=[replace(v, number=numbers.get(v.label, v.number)) for v in plan.variants])
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -166,12 +187,14 @@ class _Count:
         with_functions: bool,
         templates: Templates | None,
         fewer: int,
+        only: str,
     ) -> None:
         self._session, self._chosen, self._engine = session, chosen, engine
         self._campaign, self._wanted = session.campaign, session.campaign.spec.count or CountSpec()
         self._results, self._interrupts, self._say = session.results, session.interrupts, session.say
         self._plan, self._outcome, self._lasting = outcome.plan, outcome, lasting
         self._with_functions, self._templates, self._fewer = with_functions, templates, fewer
+        self._asked, self._only = AskedSteps(chosen, self._wanted, engine.marks), only
         self._lengths: dict[str, Length] = {}
         self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
@@ -180,19 +203,22 @@ class _Count:
 
     def all(self, fresh: bool) -> None:
         variants, unable = self._variants()
+        base = variants[0]
+        # the base is looked at all the same: it says how many operations are counted
+        variants = [variant for variant in variants if self._only in ("", variant.label)]
         self._keys = keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
-        self._check_steps(variants[0])
+        self._asked.check(base.server.features)
         if fresh:
             for key in keys.values():
                 kept.drop(self._results.root, key)
-        elif all(self._is_there(keys[v.label], v) for v in variants):
+        elif all(self._asked.is_there(self._results, keys[v.label], v, self._engine.name) for v in variants):
             self._say(f"{self._label}: counted already")
             return
         with self._interrupts.shield():
             builders = {label: self._results.begin(key) for label, key in keys.items()}
         try:
             self._interrupts.check()
-            starts = self._measure(variants)
+            starts = self._measure(base, variants)
             for variant in variants:
                 self._store(variant, builders[variant.label], starts[variant.label])
                 kept.drop(self._results.root, keys[variant.label])
@@ -205,21 +231,6 @@ class _Count:
         for label, why in unable.items():
             self._say(f"{label}, {self._label}: not counted: {why}")
 
-    def _is_there(self, key: RunKey, variant: PlannedVariant) -> bool:
-        """Returns whether a finished run of this variant has counted everything that is asked for, in the
-        same way."""
-        folder = self._results.find(key)
-        run = read_run(folder) if folder is not None else None
-        if not isinstance(run, Run) or run.record.counted is None:
-            return False
-        counted_ = run.record.counted
-        wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
-        return (
-            wanted <= {step.name for step in counted_.steps} | counted_.left_out.keys()
-            and not difference(variant, self._chosen, run.record)
-            and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
-        )
-
     def _variants(self) -> tuple[list[PlannedVariant], dict[str, str]]:
         able, unable = [], {}
         for variant in self._plan.variants:
@@ -231,54 +242,26 @@ class _Count:
         # the base first: it says how many operations are counted
         return sorted(able, key=lambda v: v.label != self._plan.base), unable
 
-    def _wants(self, name: str) -> bool:
-        return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
-
-    def _planned(self, variant: PlannedVariant, length: Callable[[str], Length]) -> CountPlan:
-        phases = self._chosen.workload.phases(self._chosen.options, variant.server.features)
-        return plan_steps(phases, self._wants, length, marks=self._engine.marks)
-
-    def _check_steps(self, variant: PlannedVariant) -> None:
-        plan = self._planned(variant, lambda name: PILOT)
-        if plan.steps:
-            return
-        reasons = "; ".join(f"{name}: {why}" for name, why in plan.left_out.items())
-        everything = plan_steps(
-            self._chosen.workload.phases(self._chosen.options, variant.server.features),
-            lambda name: True,
-            lambda name: PILOT,
-            marks=True,
-        )
-        known = [phase.step.name for phase in everything.steps]
-        for wanted in self._wanted.steps:
-            if not reasons and known and not any(fnmatch.fnmatchcase(name, wanted) for name in known):
-                raise UsageError(
-                    f"{self._chosen.label} has no step {shown(wanted)} that can be counted",
-                    meant(wanted, known, "steps"),
-                )
-        names = ", ".join(known)
-        raise UsageError(
-            f"{self._chosen.label}: no step to count" + (f" ({reasons})" if reasons else ""),
-            f"steps that can be counted: {names}" if names else "choose another workload",
-        )
-
     # --- starts -------------------------------------------------------------------------------
 
-    def _measure(self, variants: Sequence[PlannedVariant]) -> dict[str, list[StartResult]]:
-        """Returns all starts of each variant, made until every step is known well enough."""
+    def _measure(
+        self, base: PlannedVariant, variants: Sequence[PlannedVariant]
+    ) -> dict[str, list[StartResult]]:
+        """Returns all starts of each variant, made until every step is known well enough. base: the first of
+        the variants, unless it is counted elsewhere."""
         starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
         # the base comes first
         for variant in variants:
             starts[variant.label] = self._kept(variant)
         if not self._lengths:
-            first = self._together([(variants[0], 0, None)])[0]
-            if first.error is not None:
-                starts[variants[0].label].append(first)
+            first = self._together([(base, 0, None)])[0]
+            if first.error is not None and base.label in starts:
+                starts[base.label].append(first)
             self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
         last: str | None = None
         # The fewest are made side by side, also of a variant that is counted alone; then one more at a time.
         for number in range(self._wanted.starts, self._wanted.most_starts + 1):
-            wanted = {v.label: number - (self._fewer if v is not variants[0] else 0) for v in variants}
+            wanted = {v.label: number - (self._fewer if v is not base else 0) for v in variants}
             work = [
                 (variant, n, last)
                 for n in range(1, number + 1)
@@ -290,7 +273,7 @@ class _Count:
                 starts[variant.label].append(result)
                 if result.error is not None:
                     self._say(f"{variant.label}: {result.error.message}")
-            planned = self._planned(variants[0], lambda name: PILOT)
+            planned = self._asked.plan(base.server.features)
             rejected = {name for all_ in starts.values() for start in all_ for name in start.rejected}
             open_ = [
                 p
@@ -355,7 +338,7 @@ class _Count:
                 "workload": self._chosen.identity(),
                 "seed": self._campaign.spec.seed,
                 "engine": [self._engine.name, self._engine.tool, self._engine.simulated],
-                "steps": [phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps],
+                "steps": [phase.step.name for phase in self._asked.plan(variant.server.features).steps],
                 "functions": self._with_functions,
                 "host": socket.gethostname(),
             }
@@ -397,7 +380,7 @@ class _Count:
         try:
             self._check()
             lengths = self._lengths if number else {}
-            plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
+            plan = self._asked.plan(variant.server.features, lambda name: lengths.get(name, PILOT))
             result = start.measure(
                 plan.until(last),
                 self._check,
@@ -432,7 +415,7 @@ class _Count:
 
     def _store(self, variant: PlannedVariant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
         failed = next((start for start in starts if start.error is not None), None)
-        plan = self._planned(variant, lambda name: self._lengths.get(name, PILOT))
+        plan = self._asked.plan(variant.server.features, lambda name: self._lengths.get(name, PILOT))
         steps = [step for phase in plan.steps if (step := self._step(phase, starts, builder)) is not None]
         names = [start.processes for start in starts if start.processes]
         error = failed.error if failed else None
@@ -451,6 +434,7 @@ class _Count:
                 name: tuple(p.get(name, 0.0) for p in names) for name in sorted({n for p in names for n in p})
             },
             notes=tuple(plan.notes),
+            libc=machine.libc(),
         )
         folder = builder.finish(
             structs.replace(
@@ -533,4 +517,4 @@ def _length(roles: Mapping[str, CallGraph]) -> Length:
     return Length(max(3, round(counted / 4)), round(counted))
 
 
-__all__ = ["CountOutcome", "Interrupted", "count_campaign"]
+__all__ = ["CountOutcome", "Interrupted", "check_managed", "count_campaign"]

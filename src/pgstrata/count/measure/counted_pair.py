@@ -112,6 +112,7 @@ def _count(
         with_functions=with_functions,
         templates=templates,
         fewer=starts.fewer,
+        find=two.find,
     )
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
     return counted_runs(campaign_runs(results, two.name))

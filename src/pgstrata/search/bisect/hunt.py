@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +138,15 @@ def result_of(search: SearchSettings, state: State, stopped: str = "") -> Search
 
 
 def hunt(
-    search: SearchSettings, console: Console, show: Callable[[SearchResult], object] | None = None
+    search: SearchSettings,
+    console: Console,
+    show: Callable[[SearchResult], object] | None = None,
+    spread: Callable[[State, float, Interrupts], None] | None = None,
 ) -> SearchResult:
     """Goes on with a search, or begins it; what is finished is on disk whenever this ends.
 
-    show: takes what is known after each measurement.
+    show: takes what is known after each measurement. spread: has commits between the ends counted by other
+    machines, until a time of the monotonic clock, and adds them to the state.
 
     Raises UsageError where the folder holds another search or the step is not there, ServerError where an end
     cannot be measured, StoreError where nothing can be stored or another pgstrata is at it, Interrupted.
@@ -169,6 +172,12 @@ def hunt(
             interrupts.check()
             if search.most_seconds is not None and time.monotonic() - begun > search.most_seconds:
                 return result_of(search, state, f"after {search.most_seconds:.0f} s (--max-seconds)")
+            if spread is not None and (next_[0], next_[1].why) == ("instructions", "search"):
+                before = state.steps
+                until = begun + search.most_seconds if search.most_seconds is not None else math.inf
+                spread(state, until, interrupts)
+                if state.steps > before:
+                    continue
             hunting.do(*next_)
             states.save(search.folder, state)
             if show is not None:
@@ -234,7 +243,7 @@ class _Hunt:
         except OtherFailedError as error:
             if task.other == search.line.n:
                 raise
-            _set_aside(state, task.other, error.message, self._say, search.line.stops[task.other])
+            set_aside(state, task.other, error.message, self._say, search.line.stops[task.other])
             return
         except (UsageError, TooFewPairsError) as error:
             if search.by == by or (search.by == "both" and state.only):
@@ -257,7 +266,7 @@ class _Hunt:
         except (BuildError, ServerError) as error:
             if position in (0, search.line.n) or of_machine(error):
                 raise
-            _set_aside(state, position, error.message, self._say, stop)
+            set_aside(state, position, error.message, self._say, stop)
             return False
         self._ready.add(position)
         if search.line.kind == "commit" and position not in state.codes and server.bin_dir is not None:
@@ -273,7 +282,7 @@ class _Hunt:
         if not others or any(position in (m.base, m.other) for m in state.measured):
             return False
         nearest = 0 if 0 in others else min(others, key=lambda p: abs(p - position))
-        state.same.append(SameCode(position, nearest, _now()))
+        state.same.append(SameCode(position, nearest, states.now()))
         self._say(
             f"  {stops[position].name} executes the same code as {stops[nearest].name}: it is not measured"
         )
@@ -315,7 +324,7 @@ class _Hunt:
             name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
             measured = self._measure(by, task, name)
             seconds = build_seconds + time.monotonic() - begun
-            entry = _entry(by, task, measured, build_seconds, seconds, others.share())
+            entry = entry_of(by, task, measured, build_seconds, seconds, others.share())
             tries -= 1
             if not entry.disturbed or tries == 0:
                 return entry
@@ -374,8 +383,9 @@ def of_machine(error: ServerError) -> bool:
     return not isinstance(error, BuildError) or not error.lasting
 
 
-def _set_aside(state: State, position: int, why: str, say: Callable[[str], None], stop: Stop) -> None:
-    state.set_aside.append(SetAside(position, why[:2000], _now()))
+def set_aside(state: State, position: int, why: str, say: Callable[[str], None], stop: Stop) -> None:
+    """Notes that a position cannot be measured, and says so."""
+    state.set_aside.append(SetAside(position, why[:2000], states.now()))
     say(f"  {stop.name} is skipped: {why}")
 
 
@@ -393,9 +403,10 @@ def _announced(line: Range, number: int, procedure: Procedure, task: Task) -> st
     return f"{number}: {other.name} ({task.other} of {line.n}), {left} {line.kind}s in question"
 
 
-def _entry(
+def entry_of(
     by: By, task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float, others: float
 ) -> Measurement:
+    """Returns a ratio as the state has it."""
     return Measurement(
         base=task.base,
         other=task.other,
@@ -410,16 +421,12 @@ def _entry(
         measured_seconds=round(measured.seconds, 3),
         build_seconds=round(build_seconds, 3),
         seconds=round(seconds, 3),
-        at=_now(),
+        at=states.now(),
         others=round(others, 3),
         by=by,
         plans=[plan[:MOST_WORDS] for plan in measured.plans[:MOST_PLANS]],
         cpu=measured.cpu,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 __all__ = [
@@ -428,9 +435,11 @@ __all__ = [
     "SearchSettings",
     "build_server",
     "check",
+    "entry_of",
     "hunt",
     "of_machine",
     "recipe_of",
     "result_of",
+    "set_aside",
     "tries_of",
 ]

@@ -15,7 +15,7 @@ Commits may have a prior (`prior`), of which a part is the same for all, so that
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +43,9 @@ MOST_AGAIN = 8
 
 LEAST_GAIN = 1e-4
 """Bits for the cost of a build below which a position is not measured for what it tells."""
+
+LEAST_APART = 0.05
+"""Probability that has to lie between positions that are measured at the same time."""
 
 LEAST_SHARE = 1e-300
 """Stands for no share at all where its logarithm is taken."""
@@ -230,6 +233,23 @@ class Search:
         if best is not None and best[0] > LEAST_GAIN:
             return best[1]
         return self._beside_the_likeliest(known)
+
+    def apart_from(self, begun: Collection[int]) -> int | None:
+        """Returns where to measure beside positions that are measured at the moment: the one that lies
+        farthest from all of them by the probability between; None where that is too little to tell."""
+        known = self.knowledge()
+        if known.several > 0.5:
+            return None
+        cumulated = self._cumulated(known)
+        edges = [0.0, 1.0, *(float(cumulated[position]) for position in begun)]
+        best: tuple[float, int] | None = None
+        for position in self._candidates(known):
+            if position in begun or position in self.outcomes:
+                continue
+            apart = min(abs(float(cumulated[position]) - edge) for edge in edges) * self._buildable(position)
+            if apart > LEAST_APART and (best is None or (apart, -position) > (best[0], -best[1])):
+                best = apart, position
+        return None if best is None else best[1]
 
     def _beside_the_likeliest(self, known: Knowledge) -> int | None:
         """Returns the open position nearest to the likeliest commit of a set that is not down to a single

@@ -3,6 +3,7 @@ good."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,6 +92,11 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     only: By | Literal[""] = ""
 
     @property
+    def steps(self) -> int:
+        """How much is known: measurements, and positions that need none."""
+        return len(self.measured) + len(self.set_aside) + len(self.same)
+
+    @property
     def asked(self) -> Asked:
         """What the search goes by, as it was asked."""
         by: Asked = self.question.get("by", "rate")
@@ -121,6 +127,11 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
             )
         except ValueError as error:
             raise StoreError(f"{FILE} is damaged: {error}", "remove the folder to begin anew") from error
+
+
+def now() -> str:
+    """Returns the time as ISO 8601, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def load(folder: Path) -> State | None:
@@ -166,4 +177,4 @@ def save(folder: Path, state: State) -> None:
         disk.replace(folder / FILE, msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
 
 
-__all__ = ["FILE", "Measurement", "SameCode", "SetAside", "State", "begin", "load", "save"]
+__all__ = ["FILE", "Measurement", "SameCode", "SetAside", "State", "begin", "load", "now", "save"]

@@ -23,6 +23,7 @@ from pgstrata.cli.arguments import (
     SmallScaleOption,
     WorkloadOption,
 )
+from pgstrata.cli.machines import FleetOption
 from pgstrata.cli.output import TextOrJson, prints
 from pgstrata.cli.quiet import progress_console
 
@@ -101,6 +102,7 @@ def bisect(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the line, what comes next and how long it takes.")
     ] = False,
+    fleet: FleetOption = None,
     runner: Annotated[
         bool,
         typer.Option("--runner", help="For `git bisect run`: is HEAD slower than --good? Exit 0, 1 or 125."),
@@ -122,6 +124,7 @@ def bisect(
       pgstrata bisect --repo . --good HEAD~200 --bad HEAD --step read-only-count --set rows=1000000
       pgstrata bisect --releases pg:13,pg:14,pg:15,pg:16,pg:17 --step point-query
       pgstrata bisect --releases pg:13,pg:15,pg:17 --step range-covered-pk --by instructions
+      pgstrata bisect --repo . --good v1 --bad v2 --step mine --by instructions --fleet tcp://scheduler:8786
       pgstrata bisect --server pg:17 --configs default,default+a1,default+a17 --step point-query
       git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
     """
@@ -132,8 +135,19 @@ def bisect(
         raise UsageError(f"a search is of one step, not of {len(step)}", "search each step by itself")
     if max_seconds is not None and max_seconds <= 0:
         raise UsageError(f"--max-seconds {max_seconds:g} is not above 0", "leave it out for no limit")
+    if fleet is not None:
+        _check_fleet(fleet, by)
     if runner:
-        _check_runner(by, {"--bad": bad, "--releases": releases, "--configs": configs, "--dry-run": dry_run})
+        _check_runner(
+            by,
+            {
+                "--bad": bad,
+                "--releases": releases,
+                "--configs": configs,
+                "--dry-run": dry_run,
+                "--fleet": fleet,
+            },
+        )
     small = "quick" if by == "rate" else "count"
     work = work_of(
         step,
@@ -167,7 +181,7 @@ def bisect(
         check(search)
         _show_plan(search)
         return
-    raise typer.Exit(_execute(search, format))
+    raise typer.Exit(_execute(search, format, fleet))
 
 
 def work_of(
@@ -234,6 +248,16 @@ def variants_with(config: str, build: str | None) -> VariantOf:
     return lambda server: Variant(server=server, **keys)
 
 
+def _check_fleet(fleet: str, by: str) -> None:
+    """Raises UsageError for what is no fleet, or is not spread over one."""
+    from pgstrata.cli.machines import machines
+    from pgstrata.errors import UsageError
+
+    if by != "instructions":
+        raise UsageError("--fleet spreads counts, and this search goes by the rate", "add --by instructions")
+    machines().check_fleet(fleet)
+
+
 def _check_runner(by: str, others: Mapping[str, object]) -> None:
     """Raises UsageError for options that do not go with --runner."""
     from pgstrata.errors import UsageError
@@ -291,18 +315,31 @@ def _folder(line: Range, work: MeasuredWork) -> Path:
     return Path("bisect") / slug(f"{line.stops[0].name}-{line.stops[-1].name}-{work.step}")
 
 
-def _execute(search: SearchSettings, form: TextOrJson) -> int:
+def _execute(search: SearchSettings, form: TextOrJson, fleet: str | None) -> int:
     from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.machines import machines
     from pgstrata.cli.output import print_json
-    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.errors import ServerError
+    from pgstrata.measure.interrupt import Interrupted, Interrupts
+    from pgstrata.measure.progress import plain_lines
+    from pgstrata.search.bisect.errands import SearchErrands
     from pgstrata.search.bisect.hunt import hunt
     from pgstrata.search.bisect.page import PAGE, write_search
+    from pgstrata.search.bisect.state import State
     from pgstrata.search.bisect.text import search_json, sentences
     from pgstrata.server.connect.secrets import words_without_secrets
 
     console = progress_console()
+
+    def spread(state: State, until: float, interrupts: Interrupts) -> None:
+        assert fleet is not None
+        errands = SearchErrands(search, state, until, write_search, plain_lines(console))
+        machines().do_errands(errands, fleet, console, interrupts)
+        if errands.failure:
+            raise ServerError(errands.failure, "the same command goes on")
+
     try:
-        search_result = hunt(search, console, write_search)
+        search_result = hunt(search, console, write_search, spread if fleet else None)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(

@@ -60,9 +60,7 @@ def read_known(file: Path) -> Known:
             print(text, file=sys.stderr)
 
     known, _ = read(read_watch(file), say, progress_console(), lambda: None)
-    latest = max(known.values.values(), key=lambda values: values.at, default=None)
-    if latest is not None:
-        known.epoch = latest.epoch
+    known.epoch = known.latest_epoch or known.epoch
     return known
 
 
