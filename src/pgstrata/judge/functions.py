@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 _LIBRARY = re.compile(r"(lib[^/]*?|ld-linux[^/]*?)\.so[\d.]*")
 _COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
@@ -129,8 +130,9 @@ def function_changes(base: Cost, other: Cost) -> list[FunctionChange]:
     return list(account_for(base, other).changes)
 
 
-def account_for(base: Cost, other: Cost) -> Accounted:
-    """Returns the same, and in which changes the cost of each function is."""
+def account_for(base: Cost, other: Cost, chance: Mapping[str, float] = MappingProxyType({})) -> Accounted:
+    """Returns the same, and in which changes the cost of each function is. chance: by function what its cost
+    may differ by where it is sampled: such changes are not netted."""
     whole = sum(base.of.values()) or 1.0
     before, gone = _in_callers(base, other.of)
     after, new = _in_callers(other, base.of)
@@ -139,7 +141,7 @@ def account_for(base: Cost, other: Cost) -> Accounted:
         old, now = before.get(name, 0.0), after.get(name, 0.0)
         came, went = (_large(name, lacking.get(name, {}), now - old) for lacking in (new, gone))
         changes.append(FunctionChange(name, old, now, (now - old) / whole, came, went))
-    netted = _netted([change for change in changes if change.difference], base, other)
+    netted = _netted([change for change in changes if change.difference], base, other, chance)
     beside = {change.beside: change.function for change in netted if change.beside}
     return Accounted(
         tuple(change for change in netted if change.difference),
@@ -195,9 +197,12 @@ def _large(caller: str, came: Mapping[str, float], difference: float) -> tuple[s
     return tuple(sorted(large, key=lambda name: -came[name]))
 
 
-def _netted(changes: Sequence[FunctionChange], base: Cost, other: Cost) -> list[FunctionChange]:
+def _netted(
+    changes: Sequence[FunctionChange], base: Cost, other: Cost, chance: Mapping[str, float]
+) -> list[FunctionChange]:
     """Returns the changes, the largest first; a caller and a callee that outweigh each other are one."""
     left = {c.function: c for c in sorted(changes, key=lambda c: (-abs(c.difference), c.function))}
+    beyond = {name for name, change in left.items() if abs(change.difference) > chance.get(name, 0.0)}
     near: dict[str, set[str]] = defaultdict(set)
     for callers in (base.callers, other.callers):
         for callee, names in callers.items():
@@ -209,10 +214,10 @@ def _netted(changes: Sequence[FunctionChange], base: Cost, other: Cost) -> list[
         change = left.pop(next(iter(left)))
         opposite = [
             left[name]
-            for name in near[change.function] & left.keys()
+            for name in near[change.function] & left.keys() & beyond
             if abs(left[name].difference + change.difference) <= _NETTED * abs(change.difference)
         ]
-        if opposite:
+        if opposite and change.function in beyond:
             beside = min(opposite, key=lambda c: (abs(c.difference + change.difference), c.function))
             del left[beside.function]
             change = replace(
