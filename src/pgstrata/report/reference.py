@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from pgstrata.judge.curves import CurveVerdict
-from pgstrata.judge.operation_parts import OperationPartsRecord
-from pgstrata.judge.query_parts import PartsRecord
+from pgstrata.judge.operation_parts import OperationPartRecord, OperationPartsRecord
+from pgstrata.judge.profiles import CpuChangeRecord, ProfileVerdictRecord
+from pgstrata.judge.query_parts import PartRecord, PartsRecord
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.record import Metrics, RunRecord, StepRecord
@@ -251,43 +252,34 @@ CURVE = {
     "other_knee": "likewise",
 }
 
-PARTS_HEAD = """
+PARTS = f"""
 ## Parts of a query in JSON
 
 `parts` of a single query that differs, in the same places, and of a slower statement of `upgrade`:
+`{keys_of(PartsRecord)}`.
+Means of executions over `pairs`; `parts` are `{keys_of(PartRecord)}`:
+`planning` (apart, or in `execution`) and `execution` on a CPU, `files`: reading them, `cpu_wait`,
+`other_waits`. `unexplained_seconds` is null up to 10 %.
 
-"""
-
-PARTS = {
-    "pairs": "behind the means",
-    "base_seconds": "mean execution",
-    "other_seconds": "likewise",
-    "difference_seconds": "",
-    "parts": "`planning` and `execution` on a CPU; `files`: reading them; `cpu_wait`; `other_waits`",
-    "sum_seconds": "of the differences",
-    "unexplained_seconds": "null: 10 % at most",
-    "planning_is_apart": "else `execution` has it",
-    "pages_from_files": "",
-}
-
-OPERATION_HEAD = """
 ## Parts of an operation in JSON
 
 `operation_parts` of a step that is proven slower or faster, likewise:
-
+`{keys_of(OperationPartsRecord)}`.
+`base_seconds`: of one client; `other_seconds`: that ÷ the ratio; `reason`: why there are no parts. `parts`,
+of whole steps, are `{keys_of(OperationPartRecord)}`:
+`connections` and `driver` on a CPU; `cpu_wait`; `running`: both, where the CPU is not known; `locks`,
+`lwlocks`, `io`, `client` (the driver) and `other` waits; `error_seconds`: standard.
 """
 
-OPERATION = {
-    "base_seconds": "an operation of one client",
-    "other_seconds": "that ÷ the ratio",
-    "difference_seconds": "",
-    "parts": "of whole steps: `connections`, `driver` on a CPU; `cpu_wait`; `running`: both, where the CPU "
-    "is not known; `locks`, `lwlocks`, `io`, `client` (the driver), `other` waits. `error_seconds`: standard",
-    "sum_seconds": "of the differences",
-    "unexplained_seconds": "null: 10 % at most",
-    "not_apart": "what cannot be told apart",
-    "reason": "why there are none, else empty",
-}
+PROFILES = f"""
+## Profiles in JSON
+
+`profiles` of a step that was profiled on both sides, likewise, a list by role:
+`{keys_of(ProfileVerdictRecord)}`.
+`whole` is the CPU of an operation; `functions`, `phases` (parts of the server) and `files` each make it up,
+of `{keys_of(CpuChangeRecord)}`.
+`word`: `more`, `less` or `unclear`; `reason`: why nothing is proven.
+"""
 
 BEFORE_VIEWS = """
 ### Profiles
@@ -355,8 +347,7 @@ def page() -> str:
     parts += [AFTER_METRICS, *(f"| {' | '.join(row)} |\n" for row in PUBLISHED), BEFORE_VIEWS, "\n"]
     for view, columns in columns_of_views().items():
         parts.append(f"- `{view}({', '.join(columns)})` — {VIEWS[view]}\n")
-    parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS_HEAD, *_record(PartsRecord, PARTS)]
-    parts += [OPERATION_HEAD, *_record(OperationPartsRecord, OPERATION)]
+    parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS, PROFILES]
     return "".join(parts)
 
 
