@@ -5,10 +5,8 @@ A folded stack is the frames from the outermost to the innermost with `;` betwee
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,9 +23,6 @@ MOST_BYTES = 64 << 20
 
 MOST_STACKS = 500_000
 """Different stacks of one role."""
-
-# Among hundreds of functions a few move by 2 standard errors between profiles of the same server.
-CERTAIN = 3.0
 
 CUT = "not known: stacks are cut"
 """The part of the server of samples whose stacks could not be unwound."""
@@ -111,85 +106,18 @@ def callers_in(stacks: Stacks) -> Arcs:
     return arcs
 
 
-def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns own and total share of every function, 0 … 1. A function that calls itself counts once in
-    total."""
-    exclusive: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    whole = sum(stacks.values())
-    if whole == 0:
-        return {}, {}
-    for stack, weight in stacks.items():
-        # the outermost frame is the name of the process
-        frames = stack.split(";")[1:] or [stack]
-        exclusive[frames[-1]] += weight
-        for function in set(frames):
-            total[function] += weight
-    return {f: w / whole for f, w in exclusive.items()}, {f: w / whole for f, w in total.items()}
-
-
-@dataclass(frozen=True)
-class ShareChange:
-    """A function whose own share differs. error: standard error of the difference of the shares."""
-
-    function: str
-    own_base: float
-    own_share: float
-    total_base: float
-    total: float
-    error: float
-
-    @property
-    def change(self) -> float:
-        return self.own_share - self.own_base
-
-
-def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: int = 15) -> list[ShareChange]:
-    """Returns the functions whose own share changed by more than CERTAIN standard errors, the largest change
-    first.
-
-    The standard error is that of the difference of two proportions, p (1 − p) ÷ n each, with samples
-    taken as independent. p is taken as if one more sample had been there: a function that was never seen has
-    no error of 0.
-    """
-    if not base_samples or not samples:
-        return []
-    own_base, total_base = shares(base)
-    own_other, total = shares(other)
-    changes = []
-    for function in {**own_base, **own_other}:
-        before, after = own_base.get(function, 0.0), own_other.get(function, 0.0)
-        error = math.sqrt(_variance(before, base_samples) + _variance(after, samples))
-        if abs(after - before) > CERTAIN * error:
-            changes.append(
-                ShareChange(
-                    function, before, after, total_base.get(function, 0.0), total.get(function, 0.0), error
-                )
-            )
-    return sorted(changes, key=lambda m: (-abs(m.change), m.function))[:most]
-
-
-def _variance(share: float, samples: int) -> float:
-    share = min(1.0, (share * samples + 1) / (samples + 2))
-    return share * (1 - share) / samples
-
-
 __all__ = [
-    "CERTAIN",
     "CUT",
     "MOST_BYTES",
     "MOST_STACKS",
-    "ShareChange",
     "Stacks",
     "add_up",
     "callers_in",
     "folded_text",
     "frames_of",
     "in_samples",
-    "moved",
     "parse_folded",
     "recorded_stacks",
-    "shares",
     "stacks_in",
     "where_they_end",
 ]
