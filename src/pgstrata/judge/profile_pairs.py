@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs
-from pgstrata.judge.stacks import Stacks, add_up, recorded_stacks, where_they_end
+from pgstrata.judge.stacks import CUT, Stacks, add_up, recorded_stacks, where_they_end
 from pgstrata.stats.estimate import ORDERS
-from pgstrata.store.read import MeasuredStep, Run, read_run
+from pgstrata.store import parquet
+from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ProfileRecord
 from pgstrata.turns.table import kind_of
 
@@ -151,14 +152,14 @@ def _by_part(folder: Path, run_id: str) -> dict[tuple[str, str], dict[int, PartP
     """Returns the samples of a run by step and role, and by part; kept for its other steps. run_id: tells a
     folder from an earlier one of its name."""
     del run_id
-    run = read_run(folder)
-    if not isinstance(run, Run):
+    path = folder / "profiles.parquet"
+    if not path.exists():
         return {}
     sums: dict[tuple[str, str], dict[int, list[tuple[str, str, str, float]]]] = {}
     names = ("step", "role", "part", "phase", "function", "file", "samples")
-    for step, role, number, phase, function, file, samples in run.table("profiles", names).values:
+    for step, role, number, phase, function, file, samples in parquet.read(path, "profiles", names).values:
         if samples is not None and 0 < samples < math.inf:
-            row = (function or OTHERS, phase, file or UNKNOWN_FILE, samples)
+            row = (function or OTHERS, phase or CUT, file or UNKNOWN_FILE, samples)
             sums.setdefault((step, role), {}).setdefault(number, []).append(row)
     return {key: {number: _part(0.0, rows) for number, rows in parts.items()} for key, parts in sums.items()}
 
