@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,43 +16,20 @@ from hypothesis import strategies as st
 from pgstrata.judge.functions import Cost, account_for
 from pgstrata.judge.phases import REST
 from pgstrata.judge.profile_pairs import OLD, PairedProfiles, PartProfile
-from pgstrata.judge.profiles import CpuChange, ProfileVerdict, adjusted_profiles, judge_pairs
+from pgstrata.judge.profiles import CpuChange, ProfileVerdict
 from pgstrata.report.profile_changes import profile_lines, profile_tables
-from pgstrata.stats.criterion import USUAL
+from support.profiled import simulate
 
-COSTS = {f"f{n}": 20e-6 / (n + 1) for n in range(60)}
-"""Seconds of CPU of an operation by function: a few large ones and many small ones, as in a server."""
-
-
-def block(
-    dice: np.random.Generator, costs: Mapping[str, float], machine: float, samples: float
-) -> PartProfile:
-    """One side in a batch: what connections and memory are by chance is part of every function."""
-    drawn = {name: cost * machine * dice.lognormal(0, 0.04) for name, cost in costs.items()}
-    cost = sum(drawn.values())
-    counts = {name: float(dice.poisson(samples * part / cost)) for name, part in drawn.items()}
-    counts = {name: count for name, count in counts.items() if count}
-    return PartProfile(cost, sum(counts.values()), counts, {"execution": sum(counts.values())}, {})
+COSTS: Mapping[str, float] = simulate.COSTS
 
 
-def paired(
-    seed: int, other: Mapping[str, float] = COSTS, *, blocks: int = 12, samples: float = 100.0, **more: object
-) -> PairedProfiles:
-    """Pairs of batches of a base and another side, with stacks in which one function calls all others."""
-    dice = np.random.default_rng(seed)
-    pairs = []
-    for _ in range(blocks):
-        machine = dice.lognormal(0, 0.1)
-        pairs.append((block(dice, COSTS, machine, samples), block(dice, other, machine, samples)))
-    stacks = tuple(
-        Counter({f"postgres;main;{name}": round(1e6 * cost) + 1 for name, cost in costs.items()})
-        for costs in (COSTS, other)
-    )
-    return PairedProfiles(pairs, stacks, orders=2, are_batches=True, **more)  # type: ignore[arg-type]
+def paired(seed: int, other: Mapping[str, float] = COSTS, **more: Any) -> PairedProfiles:
+    pairs: PairedProfiles = simulate.paired(seed, other, **more)
+    return pairs
 
 
 def judged(pairs: PairedProfiles, disturbance: str = "") -> ProfileVerdict:
-    (verdict,) = adjusted_profiles([judge_pairs("query", pairs, USUAL, disturbance)])
+    verdict: ProfileVerdict = simulate.judged(pairs, disturbance)
     return verdict
 
 
@@ -106,7 +84,7 @@ def test_a_function_that_was_renamed_is_no_difference() -> None:
 def test_a_function_without_samples_by_chance_is_not_called_new() -> None:
     rare = {**COSTS, "rare": 4e-7}
     dice = np.random.default_rng(3)
-    pairs = [(block(dice, COSTS, 1.0, 100), block(dice, rare, 1.0, 100)) for _ in range(8)]
+    pairs = [(simulate.batch(dice, COSTS, 1.0, 100), simulate.batch(dice, rare, 1.0, 100)) for _ in range(8)]
     stacks = Counter({f"postgres;main;{name}": 1 for name in rare})
     verdict = judged(PairedProfiles(pairs, (stacks, stacks), are_batches=True))
     assert all(change.remark == "" for change in verdict.functions)
@@ -128,12 +106,12 @@ def test_a_disturbed_step_and_few_batches_prove_nothing() -> None:
     assert not verdict.proven and verdict.whole.word == "unclear"
     assert verdict.whole.low > 0, "what was measured is there"
     assert "other programs" in profile_lines("s", [verdict])[0]
-    few = judged(paired(4, slower, blocks=6))
+    few = judged(paired(4, slower, batches=6))
     assert not few.proven and "6 of at least 8 batches" in few.reason
 
 
 def test_one_pair_has_no_interval() -> None:
-    pairs = replace(paired(5, blocks=1), missing=OLD)
+    pairs = replace(paired(5, batches=1), missing=OLD)
     verdict = judged(pairs)
     assert not any(change.is_bounded for change in (verdict.whole, *verdict.functions))
     record = verdict.record()
