@@ -155,3 +155,17 @@ def test_opposite_changes_within_chance_are_not_netted() -> None:
     other = Cost({"ExecScan": 700.0, "slot_getattr": 520.0}, callers)
     assert len(account_for(base, other).changes) == 1
     assert len(account_for(base, other, {"ExecScan": 400.0}).changes) == 2
+
+
+def test_a_machine_that_is_slower_for_a_while_widens_no_interval() -> None:
+    pairs = paired(7, {**COSTS, "f0": 1.5 * COSTS["f0"]}, samples=1e6)
+    factors = [3.0 if number % 3 else 1.0 for number in range(len(pairs.pairs))]
+    slow = [
+        (replace(base, cost=base.cost * factor), replace(other, cost=other.cost * factor))
+        for (base, other), factor in zip(pairs.pairs, factors, strict=True)
+    ]
+    ours, theirs = judged(pairs).whole, judged(replace(pairs, pairs=slow)).whole
+    assert theirs.difference / theirs.base == pytest.approx(ours.difference / ours.base, rel=1e-6)
+    assert (theirs.high - theirs.low) / theirs.base == pytest.approx(
+        (ours.high - ours.low) / ours.base, rel=1e-6
+    )

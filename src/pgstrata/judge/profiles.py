@@ -1,9 +1,10 @@
 """Which functions take more or less CPU time of an operation, by the profiles of two variants.
 
-The CPU time of an operation is the kernel's, of the backends of a role; samples divide it among functions. In
-each pair (`judge.profile_pairs`) every function has a difference, and all of them together are that of the
-pair. The error of their mean is that of blocks of slices (`stats.estimate`), and never less than chance in so
-few samples.
+The CPU time of an operation is the kernel's, of the backends of a role; samples divide it among functions.
+Pairs are weighed as if the mean of both sides was the same in all of them: a machine that is slower for a
+while is no difference. In each pair (`judge.profile_pairs`) every function has a difference, and all of them
+together are that of the pair. The error of their mean is that of blocks of slices (`stats.estimate`), and
+never less than chance in so few samples.
 
 Cost that only moved is told by `judge.functions` from all samples together, once for all pairs.
 """
@@ -243,7 +244,16 @@ class _Judge:
 
     def __init__(self, paired: PairedProfiles, confidence: float) -> None:
         self._paired, self._confidence = paired, confidence
-        self._sides = [[pair[side] for pair in paired.pairs] for side in (0, 1)]
+        # What the machine does to both sides of a pair cancels where all pairs cost the same.
+        costs = [(ours.cost + theirs.cost) / 2 for ours, theirs in paired.pairs]
+        scales = [fmean(costs) / cost for cost in costs]
+        self._sides = [
+            [
+                replace(pair[side], cost=pair[side].cost * scale)
+                for pair, scale in zip(paired.pairs, scales, strict=True)
+            ]
+            for side in (0, 1)
+        ]
         self.mean_costs = [fmean(part.cost for part in parts) for parts in self._sides]
         self.totals = [math.fsum(part.total for part in parts) for parts in self._sides]
 
