@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.bundle.packing import Bundle
-from pgstrata.count.functions import FunctionChange, causes, changes_of
+from pgstrata.count.functions import causes, changes_of
 from pgstrata.count.results import counts_of
 from pgstrata.count.verdicts import CountVerdict, compare_counts
+from pgstrata.judge.functions import FunctionChange
 from pgstrata.judge.published import ONE, Published, Rounded, major_of, same_version
 from pgstrata.store.record import ServerRecord
 

@@ -74,8 +74,11 @@ def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) 
             # a few of the polls a step of its own would have had are lost at the ends of slices
             assert 0.5 * 50 * step["seconds"] < step["waits_cost"]["polls"] <= 50 * step["seconds"] + 4
             profile = step["profile"]["query"]
-            # of slices of 0.5 s two make 0.8 s, of a round of 1 s a part does
-            assert profile["seconds"] == pytest.approx(0.8, abs=0.2), name
+            # 0.8 s of all slices or rounds; by the clock, beside turns of the other variant, up to twice that
+            assert 0.6 <= profile["seconds"] <= (1.0 if name == "point-query" else 2.0), name
+            assert [part["number"] for part in profile["parts"]] == sorted(
+                {part["number"] for part in profile["parts"]}
+            )
             if profile["file"] is None:
                 assert profile["note"] and any(profile["note"] in note for note in step["notes"])
                 continue

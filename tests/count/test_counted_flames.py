@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.count.flames import unfolded
-from pgstrata.count.functions import Cost
+from pgstrata.judge.functions import Cost
 
 
 def test_a_function_with_two_callers_is_divided_by_what_each_call_cost() -> None:

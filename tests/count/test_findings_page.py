@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from pgstrata.count.functions import FunctionChange
 from pgstrata.count.verdicts import CountVerdict, CountWord
+from pgstrata.judge.functions import FunctionChange
 from pgstrata.judge.published import Rounded
 
 ROOT = Path(__file__).parents[2]

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.count.functions import (
-    Cost,
-    FunctionChange,
-    costs_by_step,
-    function_changes,
-    line_of,
-    sentence,
-)
+from pgstrata.count.functions import costs_by_step, sentence
 from pgstrata.count.verdicts import CountVerdict
+from pgstrata.judge.functions import Cost, FunctionChange, function_changes, line_of
 from pgstrata.store.rows import Rows
 
 FUNCTIONS = ("step", "role", "object", "function", "instructions")

@@ -28,8 +28,7 @@ from pgstrata.files.bounded import BoundError
 from pgstrata.fulltext.corpus import sources
 from pgstrata.imports.recognize import named, read_files
 from pgstrata.imports.storing import runs_of
-from pgstrata.judge.stacks import in_samples, shares
-from pgstrata.report.flames import stacks_in
+from pgstrata.judge.stacks import callers_in, in_samples, stacks_in, where_they_end
 from pgstrata.server.config.conf_file import ConfigFile, assignments, with_included
 from pgstrata.server.config.resolve import explain
 from pgstrata.source.patch import apply_patch
@@ -342,7 +341,8 @@ def _profiles(folder: Path) -> Try:
         with refused(shown(data)):
             if stacks := stacks_in(file):
                 in_samples(stacks, 1000)
-                shares(stacks)
+                where_they_end(stacks)
+                callers_in(stacks)
 
     return attempt
 

@@ -324,8 +324,8 @@ class ProfileSpec(Strict):
         ge=0.1,
         le=3600,
         description=(
-            "Seconds in the middle of each step. In `interleaved` whole slices of every variant, "
-            "from the second pair on."
+            "Seconds of each variant in the middle of each step. In `interleaved` equal pieces of up to 16 "
+            "batches, slices or rounds."
         ),
     )
     frequency: int = Field(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pgstrata.count.functions import Cost, cost_of
+from pgstrata.count.functions import cost_of
 from pgstrata.count.results import counts_of
 from pgstrata.errors import StoreError
+from pgstrata.judge.functions import Cost
 from pgstrata.page.results import RunSet
 from pgstrata.report.flames import Flame, Key
 from pgstrata.store.counted import COUNTED, plain_workload

@@ -1,42 +1,21 @@
-"""Which functions account for a difference of counted instructions.
-
-Cost that only moved is no cause. A function that one side lacks was renamed, split off, inlined or merged, or
-is new: its instructions are added to those of its callers, as if they had inlined it, until a function is
-reached that both sides have. What a caller saves and its callee spends, or the other way round, is netted.
-Only then a function is named.
-"""
+"""Which functions account for a difference of counted instructions, as runs have them and in words."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pgstrata.count.verdicts import CountVerdict
+from pgstrata.judge.functions import NAMED, Cost, FunctionChange, function_changes, line_of
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import counted_runs, plain_workload
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.rows import Rows
-
-_LIBRARY = re.compile(r"(lib[^/]*?|ld-linux[^/]*?)\.so[\d.]*")
-_COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
-_UNNAMED = re.compile(r"0x[0-9a-f]+|\?\?\?")
-
-_ROUNDS = 30
-"""Calls up which the cost of functions that one side lacks is followed: what circles beyond stays there."""
-_LEAST = 0.01
-"""Instructions per operation below which cost is followed no further."""
-_NETTED = 0.2
-"""Part of the larger of two opposite changes, of a function and its caller, up to which they are one."""
-_NAMED = 0.2
-"""Part of a change from which a function that is in it is named beside it, and part of the whole difference
-from which a change is named."""
 
 _MORE = 1.01
 """Parts that are more than the whole by less are so by rounding."""
@@ -44,75 +23,6 @@ _AGAINST = 0.05
 """Part of the whole difference from which a change against it is named."""
 MOST = 2
 """Functions named in a sentence, of those that need more and of those that need fewer."""
-
-Arcs = Mapping[str, Mapping[str, float]]
-"""Of each function its callers, with the instructions of their calls, callees included."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Instructions per operation of a side. of: by function, in itself; callers: who called it; files: by
-    source file, where these are known."""
-
-    of: Mapping[str, float]
-    callers: Arcs = field(default_factory=dict)
-    files: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FunctionChange:
-    """Instructions per operation in a function itself, before and after; 0 where it is new or gone.
-
-    share: of the base's instructions per operation. new, gone: functions that only one side has, whose
-    instructions are in it, the largest first. beside: a caller or callee whose opposite change is in it.
-    """
-
-    function: str
-    before: float
-    after: float
-    share: float
-    new: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    beside: str = ""
-
-    @property
-    def difference(self) -> float:
-        """Returns the instructions per operation that are more after than before."""
-        return self.after - self.before
-
-    @property
-    def state(self) -> str:
-        """Returns `new` or `gone`, or nothing."""
-        return "new" if not self.before else "gone" if not self.after else ""
-
-    @property
-    def remark(self) -> str:
-        """Returns what moved into it or out of it, in words."""
-        parts = [f"with {self.beside}"] if self.beside else []
-        if self.new and self.gone:
-            parts.append(f"{self.new[0]} in the place of {self.gone[0]}")
-        elif self.new:
-            parts.append(f"with {self.new[0]}, new")
-        elif self.gone:
-            parts.append(f"without {self.gone[0]}")
-        return "; ".join(parts) or self.state
-
-    @property
-    def title(self) -> str:
-        """Returns the function with what is in its change."""
-        return f"{self.function} ({self.remark})" if self.remark else self.function
-
-
-@lru_cache(maxsize=20_000)
-def line_of(path: str, function: str) -> str:
-    """Returns the name under which instructions are listed: a function of the server or its modules without
-    the suffix a compiler appends to copies of it; a library as a whole; code without a name by its file."""
-    name = PurePosixPath(path).name
-    if match := _LIBRARY.fullmatch(name):
-        return f"library {match[1]}"
-    if _UNNAMED.fullmatch(function):
-        return f"code without a name in {name}"
-    return _COPY.sub("", function)
 
 
 def costs_by_step(functions: Rows, calls: Rows, files: Rows | None = None) -> dict[tuple[str, str], Cost]:
@@ -141,86 +51,6 @@ _CALLS = ("step", "role", "caller_object", "caller", "callee_object", "callee", 
 
 def _columns(table: Rows, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     return map(itemgetter(*map(table.names.index, names)), table.values)
-
-
-def function_changes(base: Cost, other: Cost) -> list[FunctionChange]:
-    """Returns the functions that account for the difference, the largest change first; together they make up
-    all of it."""
-    whole = sum(base.of.values()) or 1.0
-    before, gone = _in_callers(base, other.of)
-    after, new = _in_callers(other, base.of)
-    changes = []
-    for name in {**before, **after}:
-        old, now = before.get(name, 0.0), after.get(name, 0.0)
-        came, went = (_large(name, lacking.get(name, {}), now - old) for lacking in (new, gone))
-        changes.append(FunctionChange(name, old, now, (now - old) / whole, came, went))
-    return _netted([change for change in changes if change.difference], base, other)
-
-
-def _in_callers(side: Cost, common: Iterable[str]) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Returns the instructions by function, those of functions that are not common in their callers, and how
-    many of each such function came to each caller."""
-    kept = set(common)
-    of = dict(side.of)
-    came = {name: {name: cost} for name, cost in of.items() if name not in kept}
-    for _ in range(_ROUNDS):
-        moving = [
-            name
-            for name in came
-            if name not in kept
-            and of.get(name, 0.0) > _LEAST
-            and sum(side.callers.get(name, {}).values()) > 0
-        ]
-        if not moving:
-            break
-        for name in moving:
-            cost, parts = of.pop(name), came.pop(name)
-            whole = sum(side.callers[name].values())
-            for caller, spent in side.callers[name].items():
-                share = spent / whole
-                of[caller] = of.get(caller, 0.0) + cost * share
-                into = came.setdefault(caller, {})
-                for part, instructions in parts.items():
-                    into[part] = into.get(part, 0.0) + instructions * share
-    return of, came
-
-
-def _large(caller: str, came: Mapping[str, float], difference: float) -> tuple[str, ...]:
-    """Returns the functions that came to a caller and matter for its change, the largest first."""
-    large = [name for name, cost in came.items() if name != caller and cost >= _NAMED * abs(difference)]
-    return tuple(sorted(large, key=lambda name: -came[name]))
-
-
-def _netted(changes: Sequence[FunctionChange], base: Cost, other: Cost) -> list[FunctionChange]:
-    """Returns the changes, the largest first; a caller and a callee that outweigh each other are one."""
-    left = {c.function: c for c in sorted(changes, key=lambda c: (-abs(c.difference), c.function))}
-    near: dict[str, set[str]] = defaultdict(set)
-    for callers in (base.callers, other.callers):
-        for callee, names in callers.items():
-            for caller in names:
-                near[callee].add(caller)
-                near[caller].add(callee)
-    netted = []
-    while left:
-        change = left.pop(next(iter(left)))
-        opposite = [
-            left[name]
-            for name in near[change.function] & left.keys()
-            if abs(left[name].difference + change.difference) <= _NETTED * abs(change.difference)
-        ]
-        if opposite:
-            beside = min(opposite, key=lambda c: (abs(c.difference + change.difference), c.function))
-            del left[beside.function]
-            change = replace(
-                change,
-                before=change.before + beside.before,
-                after=change.after + beside.after,
-                share=change.share + beside.share,
-                beside=beside.function,
-            )
-        netted.append(change)
-    netted = [change for change in netted if change.difference]
-    return sorted(netted, key=lambda c: (-abs(c.difference), c.function))
 
 
 def changes_of(base: Side, other: Side, workload: str, step: str, role: str) -> list[FunctionChange]:
@@ -285,7 +115,7 @@ def causes(
 ) -> tuple[list[FunctionChange], list[FunctionChange]]:
     """Returns the changes to name for a difference, a share of the base's instructions: those that go along
     with it, and, only where these are more than all of it, those that go against it."""
-    large = [c for c in changes if abs(c.share) >= _NAMED * abs(difference)]
+    large = [c for c in changes if abs(c.share) >= NAMED * abs(difference)]
     along = [c for c in large if c.share * difference > 0][:MOST]
     if sum(abs(c.share) for c in along) <= abs(difference) * _MORE:
         return along, []
@@ -303,15 +133,11 @@ def _percent(share: float, *, is_less: bool = False) -> str:
 
 
 __all__ = [
-    "Cost",
-    "FunctionChange",
     "causes",
     "changes_of",
     "cost_of",
     "costs_by_step",
     "costs_of",
-    "function_changes",
-    "line_of",
     "named_causes",
     "sentence",
 ]

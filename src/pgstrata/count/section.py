@@ -11,11 +11,12 @@ from statistics import mean
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.count.functions import FunctionChange, costs_of, function_changes, sentence
-from pgstrata.count.phases import LEAST_SHARE, PartChange, file_changes, part_changes
+from pgstrata.count.functions import costs_of, sentence
 from pgstrata.count.results import counts_of
 from pgstrata.count.verdicts import CountVerdict
+from pgstrata.judge.functions import FunctionChange, function_changes
 from pgstrata.judge.marks import Mark
+from pgstrata.judge.phases import LEAST_SHARE, PartChange, file_changes, part_changes
 from pgstrata.page.blocks import (
     Block,
     Cell,

@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 
 from pgstrata import numbers
 from pgstrata.count.doubts import spread, spread_note
-from pgstrata.count.functions import costs_of, function_changes, line_of, sentence
-from pgstrata.count.phases import LEAST_SHARE, PartChange, file_changes, part_changes
+from pgstrata.count.functions import costs_of, sentence
 from pgstrata.count.verdicts import CountComparison, CountVerdict
+from pgstrata.judge.functions import function_changes, line_of
+from pgstrata.judge.phases import LEAST_SHARE, PartChange, file_changes, part_changes
 from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
 from pgstrata.stats.verdict import is_bounded
 from pgstrata.store import Results

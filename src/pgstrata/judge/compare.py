@@ -29,6 +29,12 @@ from pgstrata.judge.estimates import EstimatesRecord
 from pgstrata.judge.machines import Across, AcrossRecord, OnMachine, across, most_measured
 from pgstrata.judge.operation_parts import OperationParts, OperationPartsRecord, operation_parts
 from pgstrata.judge.pairs import Pairs, pairs_of, together, verdict_of
+from pgstrata.judge.profiles import (
+    ProfileVerdict,
+    ProfileVerdictRecord,
+    adjusted_profiles,
+    judge_profiles,
+)
 from pgstrata.judge.query_causes import CauseRecord, QueryCause, judge_cause
 from pgstrata.judge.query_parts import PartsRecord, QueryParts, query_parts
 from pgstrata.judge.recall import recall_of, unequal
@@ -74,6 +80,7 @@ class StepVerdictRecord(VerdictRecord):
     execution: NotRequired[PhaseTimes]
     parts: NotRequired[PartsRecord]
     operation_parts: NotRequired[OperationPartsRecord]
+    profiles: NotRequired[list[ProfileVerdictRecord]]
 
 
 class ComparisonJson(TypedDict):
@@ -123,6 +130,8 @@ class StepVerdict:
     """Of a query that differs: where its time went, as far as that is known."""
     operation_parts: OperationParts | None = None
     """Of a step that differs: where the time of an operation went, on `machine` where there are several."""
+    profiles: tuple[ProfileVerdict, ...] = ()
+    """Of a step that was profiled on both sides, by role; on the machine that measured it most often."""
 
     @property
     def ratio(self) -> float | None:
@@ -175,6 +184,7 @@ class StepVerdict:
                 if self.operation_parts is not None
                 else {}
             ),
+            **({"profiles": [to_builtins(p.record()) for p in self.profiles]} if self.profiles else {}),
         }
         return cast(StepVerdictRecord, record)
 
@@ -256,6 +266,7 @@ def compare_all(
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None, str]] = {}
     of_queries: dict[tuple[int, str, str], dict[str, QueryVerdict]] = {}
     of_times: dict[tuple[int, str, str], dict[str, TimesVerdict]] = {}
+    profiles: list[tuple[tuple[int, str, str], ProfileVerdict]] = []
     for number, there in enumerate(sides):
         for workload, step in here:
             if (workload, step) not in there:
@@ -288,7 +299,11 @@ def compare_all(
                     time.verdict, [*ours.values(), *theirs.values()], reason
                 )
                 of_times.setdefault(key, {})[name] = time
+            profiles += [(key, profile) for profile in _profiles(ours, theirs, criterion, verdicts[key])]
     adjusted = adjust_verdicts(verdicts)
+    of_profiles: dict[tuple[int, str, str], list[ProfileVerdict]] = {}
+    for (key, _), profile in zip(profiles, adjusted_profiles([p for _, p in profiles]), strict=True):
+        of_profiles.setdefault(key, []).append(profile)
     comparisons = [
         Comparison(
             base.name,
@@ -306,6 +321,7 @@ def compare_all(
                         _time(key[1], name, time, adjusted[number, key[1], name])
                         for name, time in of_times.get(key, {}).items()
                     ),
+                    profiles=tuple(of_profiles.get(key, ())),
                 )
                 for key in evidence
                 if key[0] == number
@@ -436,6 +452,15 @@ def _times(
     watched = any(comparison.until == "verdict" for _, _, comparison in common)
     names = [name for name in asked.judge if name in QUANTILES]
     return judge_times(names, sides, watched=watched, criterion=criterion)
+
+
+def _profiles(base: _Side, other: _Side, criterion: Criterion, verdict: Verdict) -> list[ProfileVerdict]:
+    """Returns the verdicts on the profiles of a step, of one machine. verdict: that on its rate."""
+    machine = most_measured([m.run.machine for m in base.values()])
+    ours, theirs = (
+        {repeat: m for repeat, m in side.items() if m.run.machine == machine} for side in (base, other)
+    )
+    return judge_profiles(ours, theirs, criterion, verdict.reason if verdict.aside else "")
 
 
 def _time(workload: str, name: str, time: TimesVerdict, verdict: Verdict) -> StepVerdict:

@@ -20,6 +20,7 @@ from pgstrata.driver.message import GivenSlices, document
 from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError, PgstrataError
+from pgstrata.files.elf import source_files
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.portions import Portions, connected
 from pgstrata.measure.profiles import StepProfile
@@ -261,12 +262,14 @@ class StepMeasurement:
                 watch,
                 on_second=on_second,
                 on_stretch=on_stretch,
-                profiler=self._profile.profiler(max(1, part.number), recordings, span),
+                profiler=self._profile.profiler(
+                    part.number, recordings, part.step.seconds, span, in_turns=turns is not None
+                ),
                 cpus=(turns.cpus if turns is not None else ()) or settings.driver_cpus,
                 begin=turns.begin if turns is not None else Driver.start,
                 pin_backends=turns.cpus if turns is not None and self._local else (),
             )
-            self._profile.add(result.profiles)
+            self._profile.add(part.number, result.record.roles, result.profiles)
         where.cluster.standbys.check()
         result.number = part.number
         result.record = structs.replace(
@@ -425,7 +428,7 @@ class StepMeasurement:
         if self.query_causes:
             result.record = structs.replace(result.record, query_causes=tuple(self.query_causes))
         begun = time.monotonic()
-        self._ask_why(result, reachable)
+        profiles = self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)
         digest = self._digested(result)
         with where.timings.of("store"):
@@ -437,6 +440,7 @@ class StepMeasurement:
                 backends=result.observed.backends,
                 pgstat=result.observed.pgstat,
                 queries=digest.queries,
+                profiles=profiles,
                 lag=result.observed.lag,
                 lateness=lateness_rows(result.seconds),
                 statements=[row for part in self.parts for row in statement_rows(part.number, part.done)],
@@ -451,11 +455,15 @@ class StepMeasurement:
         }
         return StoredStep(result, digest.plans, rejected)
 
-    def _ask_why(self, result: StepResult, reachable: bool) -> None:
+    def _ask_why(self, result: StepResult, reachable: bool) -> list[Json]:
+        """Adds profile and plans to the record. Returns the rows of the table `profiles`."""
         record = result.record
         notes = [*record.notes, *self._notes]
+        profiles: list[Json] = []
         if self._profile.wanted:
-            profile, more = self._profile.keep(self.order, self.step.name, self._where.builder.attach)
+            profile, profiles, more = self._profile.keep(
+                self.order, self.step.name, self._where.builder.attach, self._source_files
+            )
             record = structs.replace(record, profile=profile)
             notes += more
         if self.step.digest is None and result.error is None and reachable and self._spec is not None:
@@ -468,6 +476,14 @@ class StepMeasurement:
             record = structs.replace(record, plans=plans)
             notes += more
         result.record = structs.replace(record, notes=tuple(notes))
+        return profiles
+
+    def _source_files(self) -> dict[str, str | None]:
+        """Returns the source files of the server's functions, as far as its symbols tell them."""
+        bin_dir = self._where.cluster.server.bin_dir
+        with suppress(OSError):
+            return source_files(bin_dir / "postgres") if bin_dir is not None else {}
+        return {}
 
     def _digested(self, result: StepResult) -> Digest:
         if self.step.digest is None or self._rows is None:

@@ -14,19 +14,11 @@ from pathlib import Path
 
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
-from pgstrata.files.bounded import GZIP, BoundError, inflate
-from pgstrata.files.disk import read_regular
 from pgstrata.files.ownership import write_private
-from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
+from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, recorded_stacks
 from pgstrata.page.results import Repeats, RunSet, anchor
 
 FOLDER = "flames"
-
-MOST_BYTES = 64 << 20
-"""Of the stacks of one role, unpacked."""
-
-MOST_STACKS = 500_000
-"""Different stacks of one role."""
 
 _DRAWERS = 4
 
@@ -69,26 +61,12 @@ def _of_repeats(repeats: Repeats, role: str) -> Flame | None:
     samples, event = 0, ""
     for measured in repeats.repeats:
         entry = (measured.record.profile or {}).get(role)
-        if entry is None or entry.file is None:
-            continue
-        path = (measured.run.folder / entry.file).resolve()
-        if not path.is_relative_to(measured.run.folder.resolve()):
-            continue  # a record from elsewhere must not name files of this machine
-        if part := stacks_in(path):
+        if entry is not None and (part := recorded_stacks(measured.run.folder, entry)):
             # repeats weigh by their samples whatever the period of the event was
             parts.append(in_samples(part, entry.samples * 1000))
             samples += entry.samples
             event = entry.event or event
     return Flame(add_up(parts), samples, len(parts), event) if samples else None
-
-
-def stacks_in(path: Path) -> Counter[str]:
-    """Returns the stacks in a file of a run; none where it is damaged or larger than it may be."""
-    try:
-        text = inflate(read_regular(path, MOST_BYTES), MOST_BYTES, GZIP)
-    except (OSError, BoundError):
-        return Counter()
-    return parse_folded(text.decode("utf-8", "replace")) if text.count(b"\n") <= MOST_STACKS else Counter()
 
 
 def draw_flames(results: RunSet, flames: Flames, out: Path) -> tuple[Flames, str]:

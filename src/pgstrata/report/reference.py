@@ -13,12 +13,19 @@ from typing import Any
 import msgspec
 
 from pgstrata.judge.curves import CurveVerdict
-from pgstrata.judge.operation_parts import OperationPartsRecord
-from pgstrata.judge.query_parts import PartsRecord
+from pgstrata.judge.operation_parts import OperationPartRecord, OperationPartsRecord
+from pgstrata.judge.profiles import CpuChangeRecord, ProfileVerdictRecord
+from pgstrata.judge.query_parts import PartRecord, PartsRecord
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.record import Metrics, RunRecord, StepRecord
 from pgstrata.store.tables import TABLES
+
+
+def keys_of(record: type[msgspec.Struct]) -> str:
+    """Returns the keys of an object."""
+    return f"{{{', '.join(field.encode_name for field in msgspec.structs.fields(record))}}}"
+
 
 HEAD = """\
 # Results: run folders and SQL over them
@@ -38,6 +45,7 @@ HEAD = """\
         ├── histograms.parquet   the same in the field's response-time buckets
         ├── statements.parquet, lateness.parquet              of a replay
         ├── queries.parquet      each execution of a recorded query
+        ├── profiles.parquet     samples by batch, slice or round, and by function
         ├── lag.parquet          by second: how far a replica was behind
         ├── instructions.parquet, functions.parquet, calls.parquet   of a run that counted
         ├── plans.json           query plans: {step: [{name, plan}]}
@@ -61,9 +69,8 @@ A damaged folder is left out and named with the reason, never deleted.
 
 ## The catalogue
 
-A folder of twenty runs or more has a file `.catalogue` with the rows of `runs` and `steps`, so that listing
-runs opens none of them ([store-scale](../../benchmarks/results/store-scale.md)). Commands that read make it;
-it can be deleted at any time.
+From twenty runs on `.catalogue` has the rows of `runs` and `steps`, so that listing opens no run
+([store-scale](../../benchmarks/results/store-scale.md)); it can be deleted at any time.
 
 ## run.json
 
@@ -172,7 +179,8 @@ STEP = {
     "one_start": "its server lived through all slices, which cannot tell what it was by chance",
     "waits": "by role and event, share of the role's time; `running` where it did not wait",
     "waits_cost": "what sampling took",
-    "profile": "by role: file with stacks, samples, event; `note`: what was missing",
+    "profile": "by role: file with stacks, samples, event; `parts`: batches, slices or rounds; "
+    "`note`: what was missing",
     "replay": "of a replay: lag (`lateness`), failures of then and now by SQLSTATE, executions without a row",
     "judged_load": "of a compared load, all executions together; `sync_seconds` are no part of `seconds`",
     "alone": "of a replay in rounds: statements executed alone, with their turns",
@@ -244,55 +252,46 @@ CURVE = {
     "other_knee": "likewise",
 }
 
-PARTS_HEAD = """
+PARTS = f"""
 ## Parts of a query in JSON
 
 `parts` of a single query that differs, in the same places, and of a slower statement of `upgrade`:
+`{keys_of(PartsRecord)}`.
+Means of executions over `pairs`; `parts` are `{keys_of(PartRecord)}`:
+`planning` (apart, or in `execution`) and `execution` on a CPU, `files`: reading them, `cpu_wait`,
+`other_waits`. `unexplained_seconds` is null up to 10 %.
 
-"""
-
-PARTS = {
-    "pairs": "behind the means",
-    "base_seconds": "mean execution",
-    "other_seconds": "likewise",
-    "difference_seconds": "",
-    "parts": "`planning` and `execution` on a CPU; `files`: reading them; `cpu_wait`; `other_waits`",
-    "sum_seconds": "of the differences",
-    "unexplained_seconds": "null: 10 % at most",
-    "planning_is_apart": "else `execution` has it",
-    "pages_from_files": "",
-}
-
-OPERATION_HEAD = """
 ## Parts of an operation in JSON
 
 `operation_parts` of a step that is proven slower or faster, likewise:
-
+`{keys_of(OperationPartsRecord)}`.
+`base_seconds`: of one client; `other_seconds`: that ÷ the ratio; `reason`: why there are no parts. `parts`,
+of whole steps, are `{keys_of(OperationPartRecord)}`:
+`connections` and `driver` on a CPU; `cpu_wait`; `running`: both, where the CPU is not known; `locks`,
+`lwlocks`, `io`, `client` (the driver) and `other` waits; `error_seconds`: standard.
 """
 
-OPERATION = {
-    "base_seconds": "an operation of one client",
-    "other_seconds": "that ÷ the ratio",
-    "difference_seconds": "",
-    "parts": "of whole steps: `connections`, `driver` on a CPU; `cpu_wait`; `running`: both, where the CPU "
-    "is not known; `locks`, `lwlocks`, `io`, `client` (the driver), `other` waits. `error_seconds`: standard",
-    "sum_seconds": "of the differences",
-    "unexplained_seconds": "null: 10 % at most",
-    "not_apart": "what cannot be told apart",
-    "reason": "why there are none, else empty",
-}
+PROFILES = f"""
+## Profiles in JSON
+
+`profiles` of a step that was profiled on both sides, likewise, a list by role:
+`{keys_of(ProfileVerdictRecord)}`.
+`whole` is the CPU of an operation; `functions`, `phases` (parts of the server) and `files` each make it up,
+of `{keys_of(CpuChangeRecord)}`.
+`word`: `more`, `less` or `unclear`; `reason`: why nothing is proven.
+"""
 
 BEFORE_VIEWS = """
 ### Profiles
 
-A `.folded.gz` has a line per stack, frames from the outermost with `;` between, a blank and the weight: the
-sum of perf's periods, nanoseconds for `cpu-clock`, cycles for `cycles`. A report draws flame graphs of them.
+A `.folded.gz` has a line per stack: frames from the outermost with `;` between, a blank, the sum of perf's
+periods (nanoseconds of `cpu-clock`).
 
 ## Views
 
 `pgstrata query` runs any SQL of DuckDB over these views. Columns are added, never renamed or removed. A query
-reads the results folder and nothing else, and can write nowhere. An empty folder has the same views without
-rows. `pgstrata query "describe steps"` prints types.
+reads the results folder and nothing else, and can write nowhere. An empty folder has the same views.
+`pgstrata query "describe steps"` prints types.
 """
 
 VIEWS = {
@@ -307,14 +306,15 @@ VIEWS = {
     "`up_to_seconds` is null for the last",
     "backends": "a row per connection; role `server` with `client` null for the rest of the cluster",
     "host": "CPU in seconds of CPU per second, the rest per second or as it stood",
-    "pgstat": "every numeric counter of pg_stat_database, pg_stat_bgwriter, pg_stat_checkpointer, "
-    "pg_stat_wal, pg_stat_io, pg_stat_user_tables, pg_stat_user_indexes, whatever the version has",
+    "pgstat": "every numeric counter of the views pg_stat_* that a version has",
     "lateness": "a row per second of a replay: statements sent, and how late the replay was",
     "statements": "a row per statement of a replay and round (`part`, from 1; 0: not in turns); seconds "
     "from sending to the whole answer",
     "queries": "a row per execution of a recorded query; `stream` counts connections, "
     "`execution` passes; `seconds` is twice the limit where `timed_out`; `answer` is `same`, `different`,"
     " `not run` or null; bytes are known in steps that explain",
+    "profiles": "samples of perf by batch, slice or round (`part`, from 1; 0: in one piece), part of the "
+    "server and innermost function, null beyond the 1,000 largest",
     "lag": "how far a replica was behind, the largest of each second; `lag_seconds` is null before 10",
     "instructions": "a row per start of a counted step and role; figures are per operation; "
     "`timed_instructions` are left out of the verdict",
@@ -327,11 +327,9 @@ VIEWS = {
 
 TAIL = """
 ```sql
--- relative rate of every variant against one, geometric mean of repeats; runs that took turns: see compare
-with r as (select variant, step, step_order, geomean(rate) as rate from steps
-           where campaign = 'insert-cached' and measured and status = 'done' group by all)
-select o.variant, o.step, round(o.rate / b.rate, 2) as relative
-from r o join r b using (step) where b.variant = 'pg12.22.x10a' order by o.variant, o.step_order;
+-- of runs that did not take turns; of others: pgstrata compare
+select step, geomean(if(variant like 'pg17%', rate, null)) / geomean(if(variant like 'pg12%', rate, null))
+from steps where measured and status = 'done' group by step;
 ```
 
 From Python: [guide](../guides/python.md).
@@ -349,8 +347,7 @@ def page() -> str:
     parts += [AFTER_METRICS, *(f"| {' | '.join(row)} |\n" for row in PUBLISHED), BEFORE_VIEWS, "\n"]
     for view, columns in columns_of_views().items():
         parts.append(f"- `{view}({', '.join(columns)})` — {VIEWS[view]}\n")
-    parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS_HEAD, *_record(PartsRecord, PARTS)]
-    parts += [OPERATION_HEAD, *_record(OperationPartsRecord, OPERATION)]
+    parts += [TAIL, CURVE_HEAD, *_record(CurveVerdict, CURVE), PARTS, PROFILES]
     return "".join(parts)
 
 
@@ -383,7 +380,7 @@ def _kind(hint: Any) -> str:
     if hint in _ELSEWHERE:
         return _ELSEWHERE[hint]
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return f"`{{{', '.join(field.encode_name for field in msgspec.structs.fields(hint))}}}`"
+        return f"`{keys_of(hint)}`"
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _kind(inner[0])

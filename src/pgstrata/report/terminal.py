@@ -15,6 +15,7 @@ from rich.text import Text
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet
 from pgstrata.report.parts import report_parts
+from pgstrata.report.profile_changes import profile_lines
 from pgstrata.report.sections.curves import curve_lines
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.published import agreement_sentence
@@ -75,12 +76,27 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
             console.print()
         for line in lines:
             console.print(Text(line), soft_wrap=not console.is_terminal)
+    if lines := _profile_lines(results):
+        console.print()
+    for line in lines:
+        console.print(Text(line), soft_wrap=not console.is_terminal)
     if text := agreement_sentence(results):
         console.print()
         console.print(Text(text), soft_wrap=not console.is_terminal)
     for part in report_parts():
         for table in part.terminal_tables(results):
             _table(table, console)
+
+
+def _profile_lines(results: RunSet) -> list[str]:
+    """Returns what profiles prove of functions, of each variant but the base; nothing of steps in which they
+    prove nothing."""
+    return [
+        f"{comparison.other}, {line}" if len(results.others) > 1 else line
+        for comparison in results.comparisons
+        for step in comparison.steps
+        for line in profile_lines(step.step, [profile for profile in step.profiles if profile.proven])
+    ]
 
 
 def _findings(block: Findings, console: Console) -> None:

@@ -9,6 +9,7 @@ from pgstrata import numbers
 from pgstrata.judge.compare import Comparison, StepVerdict
 from pgstrata.report.disturbance import proves_nothing
 from pgstrata.report.operation_times import difference_line
+from pgstrata.report.profile_changes import profile_lines
 from pgstrata.stats.verdict import is_bounded
 
 Cells = list[str]
@@ -72,6 +73,7 @@ def notes(comparison: Comparison) -> list[str]:
         if s.operation_parts is not None:
             where = f" on {s.machine}" if s.machine else ""
             lines.append(f"{s.step}{where}: where the time went: {difference_line(s.operation_parts)}")
+    lines += [line for s in comparison.steps for line in profile_lines(s.step, s.profiles)]
     lines += [f"{curve.workload}/{curve.steps}: {curve.sentence}" for curve in comparison.curves]
     lines += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     lines += [f"only {comparison.other} has {step}" for step in comparison.only_other]

@@ -199,10 +199,10 @@ def mean_of(logs: Array) -> Estimate:
     return _from_batches(_finish(float(logs.mean()), logs - logs.mean(), "mean", 0))
 
 
-def estimate_of_blocks(values: Array) -> Estimate:
-    """Returns the mean of one value per block with the error of `estimate`: the two orders in which servers
-    start have levels of their own, and neighbouring blocks may be alike."""
-    return _of_values(values, ORDERS)
+def estimate_of_blocks(values: Array, orders: int = ORDERS) -> Estimate:
+    """Returns the mean of one value per block with the error of `estimate`: the orders in which servers start
+    have levels of their own (1: there are none), and neighbouring blocks may be alike."""
+    return _of_values(values, orders)
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,17 @@ class ReplayRecord(Struct, frozen=True, kw_only=True):
     found_nothing: dict[str, Count] | None = None
 
 
-class ProfileRecord(Struct, frozen=True, kw_only=True):
+class ProfilePart(Struct, frozen=True, kw_only=True):
+    """What a role did in one part of a step that was profiled, of which the table `profiles` has samples.
+    `number`: of the batch, slice or round, 0 of a step in one piece."""
+
+    number: Count
+    samples: Count
+    operations: Count
+    cpu_seconds: NotNegative | None
+
+
+class ProfileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file`: folded stacks, relative to the run folder; None where `note` says what was missing."""
 
     file: str | None
@@ -140,6 +150,8 @@ class ProfileRecord(Struct, frozen=True, kw_only=True):
     seconds: NotNegative
     perf_cpu_seconds: float | None
     note: str
+    parts: tuple[ProfilePart, ...] = ()
+    """None in older run folders."""
 
 
 # --- what the driver did in a step ------------------------------------------------------------

@@ -46,6 +46,10 @@ TABLES: dict[str, dict[str, str]] = {
         "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
         "temp_written_bytes:int shared_hit_bytes:int shared_read_bytes:int"
     ),
+    "profiles": _columns(
+        "run_id:text variant:text step:text role:text part:int phase:text function:text file:text "
+        "samples:float"
+    ),
     "lag": _columns("run_id:text step:text second:int lag_bytes:int lag_seconds:float"),
     "instructions": _columns(
         "run_id:text variant:text step:text role:text start:int operations:int instructions:float "
@@ -84,7 +88,10 @@ _CONFORM: dict[str, Callable[[Any], Any]] = {
 }
 
 OPTIONAL = frozenset(
-    {"queries", "lag", "lateness", "statements", "instructions", "functions", "files", "calls"}
+    {
+        *("queries", "profiles", "lag", "lateness", "statements"),
+        *("instructions", "functions", "files", "calls"),
+    }
 )
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 

@@ -133,6 +133,8 @@ class Group:
         self._deadline = math.inf
         if self.settings.until == "verdict" and KINDS[turns].from_snapshot:
             self._deadline = time.monotonic() + ROUNDS_BY_THE_CLOCK * self.settings.max_seconds
+        if self.settings.until == "verdict":
+            parts = max(parts, FIRST)
         for participant in self.here:
             participant.begin(parts, turns)
             participant.one_start = one_start

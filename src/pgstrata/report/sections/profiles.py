@@ -1,14 +1,14 @@
-"""Profiles: flame graphs of each variant, step and role, against the base, and the functions that moved."""
+"""Profiles: what changed against the base, by function, and flame graphs of each variant, step and role."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from pgstrata import numbers
-from pgstrata.judge.stacks import CERTAIN, ShareChange, moved
-from pgstrata.page.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
+from pgstrata.page.blocks import Block, Picture, Prose, Section
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.flames import Flame, Flames
+from pgstrata.report.profile_changes import profile_tables
 from pgstrata.store.read import MeasuredStep
 
 
@@ -63,10 +63,8 @@ def _role(
     results: RunSet, step: StepResults, role: str, flames: Mapping[str, Flame], workload: WorkloadResults
 ) -> list[Block]:
     blocks: list[Block] = []
-    base = flames.get(results.base)
-    for variant, flame in flames.items():
-        if base is not None and variant != results.base:
-            blocks += _changed(results, step, role, variant, base, flame, workload)
+    for variant in flames:
+        blocks += _changed(results, step, role, variant, workload.name)
     for variant, flame in flames.items():
         many = f", {flame.repeats} repeats added up" if flame.repeats > 1 else ""
         what = f"{role} under {variant}: {numbers.count(flame.samples)} samples of {flame.event}{many}"
@@ -93,82 +91,13 @@ def _role(
     return blocks
 
 
-def _changed(
-    results: RunSet,
-    step: StepResults,
-    role: str,
-    variant: str,
-    base: Flame,
-    flame: Flame,
-    workload: WorkloadResults,
-) -> list[Block]:
-    changes = moved(base.stacks, base.samples, flame.stacks, flame.samples)
-    samples = f"{numbers.count(base.samples)} and {numbers.count(flame.samples)} samples"
-    if not changes:
-        text = (
-            f"{role} under {variant}: no function's share differs from {results.base} by more than chance "
-            f"({samples})."
-        )
-        return [Prose(text, "even")]
-    costs = [_cpu_per_operation(step, v, role) for v in (results.base, variant)]
+def _changed(results: RunSet, step: StepResults, role: str, variant: str, workload: str) -> list[Block]:
+    """Returns the tables of what changed against the base; none where that cannot be told."""
+    verdict = results.verdict(step, variant)
+    keys = (("workload", workload), ("step", step.name), ("role", role), ("variant", variant))
     return [
-        Table(
-            name="functions",
-            title=f"Functions whose share changed most: {role}, {variant} against {results.base}",
-            columns=[
-                Column("function", "Function", align="left"),
-                Column("own_base", "Own, base", "%"),
-                Column("own", "Own", "%"),
-                Column("change", "Change", "points"),
-                Column("total_base", "With callees, base", "%", rule=True),
-                Column("total", "With callees", "%"),
-                Column("cost_base", "CPU, base", "µs/o", rule=True),
-                Column("cost", "CPU", "µs/o"),
-            ],
-            rows=[_row(change, variant, costs) for change in changes],
-            how="Own is the share of samples in the function itself, with callees of stacks it is in. "
-            "CPU is the own share × the CPU that the role's connections used per operation: a share can rise "
-            "because others fell, µs cannot. ± is one standard error; listed are changes beyond "
-            f"{CERTAIN:g} of them ({samples}), the largest first.",
-            keys=(("workload", workload.name), ("step", step.name), ("role", role), ("variant", variant)),
-        )
+        table
+        for profile in (verdict.profiles if verdict is not None else ())
+        if profile.role == role
+        for table in profile_tables(profile, results.base, variant, keys)
     ]
-
-
-def _row(function_change: ShareChange, variant: str, costs: list[float | None]) -> Row:
-    sign = "+" if function_change.change > 0 else "−"
-    change = Cell(
-        function_change.change * 100,
-        f"{sign}{numbers.significant(abs(function_change.change) * 100)}",
-        "bad" if function_change.change > 0 else "good",
-        small=f"± {function_change.error * 100:.2g}",
-    )
-    shares = [
-        function_change.own_base,
-        function_change.own_share,
-        function_change.total_base,
-        function_change.total,
-    ]
-    cells = [Cell(share * 100, numbers.significant(share * 100)) for share in shares]
-    money = [
-        Cell(None, numbers.UNKNOWN, "missing")
-        if cost is None
-        else Cell(share * cost, numbers.significant(share * cost))
-        for share, cost in zip((function_change.own_base, function_change.own_share), costs, strict=True)
-    ]
-    return Row([words(function_change.function), *cells[:2], change, *cells[2:], *money], variant=variant)
-
-
-def _cpu_per_operation(step: StepResults, variant: str, role: str) -> float | None:
-    """Returns the µs of CPU of a role's backends per operation of that role, median of the repeats."""
-    repeats = step.by_variant.get(variant)
-    if repeats is None:
-        return None
-
-    def cost(measured: MeasuredStep) -> float | None:
-        role_record = measured.record.roles.get(role)
-        if role_record is None or role_record.cpu_seconds is None or not role_record.operations:
-            return None
-        return role_record.cpu_seconds * 1e6 / role_record.operations
-
-    return repeats.median(cost)

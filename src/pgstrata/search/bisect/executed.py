@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from pgstrata.campaign.checked import ChosenWorkload
-from pgstrata.count.functions import Cost, cost_of
+from pgstrata.count.functions import cost_of
 from pgstrata.count.text import sides_of
 from pgstrata.errors import PgstrataError
+from pgstrata.judge.functions import Cost
 from pgstrata.search.bisect.line import Range
 from pgstrata.search.bisect.prior import Executed, prior_of
 from pgstrata.server.features import NEWEST

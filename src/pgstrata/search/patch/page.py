@@ -6,26 +6,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from pgstrata import numbers
 from pgstrata.count import text as counts
 from pgstrata.count.text import sides_of
 from pgstrata.count.verdicts import CountComparisonRecord
 from pgstrata.judge.compare import StepVerdictRecord
 from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.curves import CurveVerdict
-from pgstrata.judge.stacks import ShareChange, moved
-from pgstrata.page.results import read_results
 from pgstrata.report import verdicts
 from pgstrata.report.disturbance import disturbed_steps, load_beside
-from pgstrata.report.flames import read_flames
 from pgstrata.report.write import write_report
 from pgstrata.search.patch.compare import RUNS, Compared, MeasuredSeries
 from pgstrata.store import Results, slug
 
 Json = dict[str, Any]
-
-FUNCTIONS = 5
-"""So many functions of each step are in a mail; all are on the page."""
 
 
 def write_pages(outcome: MeasuredSeries) -> list[Path]:
@@ -53,16 +46,6 @@ class CpuRecord(TypedDict):
     other: float
 
 
-class FunctionRecord(TypedDict):
-    """A function that moved, as JSON; before, after: its share."""
-
-    step: str
-    role: str
-    function: str
-    before: float
-    after: float
-
-
 class ComparedRecord(TypedDict):
     """A comparison of a series as JSON; without the keys of `pgstrata compare` where nothing was timed."""
 
@@ -76,7 +59,6 @@ class ComparedRecord(TypedDict):
     counts: NotRequired[CountComparisonRecord]
     cpu: dict[str, CpuRecord]
     whole: bool
-    functions: list[FunctionRecord]
 
 
 class SeriesRecord(TypedDict):
@@ -104,17 +86,6 @@ def series_json(outcome: MeasuredSeries) -> SeriesRecord:
                 **({"counts": compared.counts.record()} if compared.counts is not None else {}),
                 "cpu": {step: {"base": a, "other": b} for step, (a, b) in _cpu(compared).items()},
                 "whole": compared.whole,
-                "functions": [
-                    {
-                        "step": step,
-                        "role": role,
-                        "function": m.function,
-                        "before": m.own_base,
-                        "after": m.own_share,
-                    }
-                    for step, role, _, functions in _functions(outcome, compared)
-                    for m in functions
-                ],
             }
             for compared in outcome.compared
         ],
@@ -133,7 +104,7 @@ def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     lines += _doubts(outcome.contradictions, markdown)
     for compared in outcome.compared:
         lines += [*_timed(compared, markdown), *_counted(outcome, compared, markdown)]
-        more = [*_cpu_lines(compared), *_moved_lines(outcome, compared)]
+        more = list(_cpu_lines(compared))
         lines += ["", *(f"- {line}" if markdown else line for line in more)] if more else []
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -205,35 +176,6 @@ def _head(outcome: MeasuredSeries) -> list[str]:
         how += f"; taken in turns of {work.slice_seconds * 1000:.0f} ms, margin {work.margin * 100:g} %"
     lines.append(how + ("; instructions counted" if outcome.by != "rate" else ""))
     return lines
-
-
-def _functions(
-    outcome: MeasuredSeries, compared: Compared
-) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
-    """Yields step, role, samples of both sides and the functions that moved between their profiles; nothing
-    without profiles."""
-    if compared.comparison is None:
-        return
-    results = read_results(outcome.folder / RUNS, compared.campaign, compared.base)
-    for (_, step, role), flames in read_flames(results).items():
-        base, other = flames.get(compared.base), flames.get(compared.other)
-        if base is not None and other is not None:
-            functions = moved(base.stacks, base.samples, other.stacks, other.samples)
-            yield step, role, (base.samples, other.samples), functions[:FUNCTIONS]
-
-
-def _moved_lines(outcome: MeasuredSeries, compared: Compared) -> Iterator[str]:
-    for step, _, samples, functions in _functions(outcome, compared):
-        if not functions:
-            taken = " and ".join(map(str, samples))
-            yield f"profile of {step}: no function's share moved by more than chance, of {taken} samples"
-            continue
-        shares = ", ".join(
-            f"{m.function} {numbers.significant(100 * m.own_base)} → "
-            f"{numbers.significant(100 * m.own_share)} %"
-            for m in functions
-        )
-        yield f"profile of {step}, own share of samples: {shares}"
 
 
 def _aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

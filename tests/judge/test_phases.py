@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.count.functions import Cost
-from pgstrata.count.phases import ENTRIES, REST, by_part, file_changes, part_changes
+from pgstrata.judge.functions import Cost
+from pgstrata.judge.phases import ENTRIES, REST, by_part, file_changes, part_changes
 
 QUERY = Cost(
     {

@@ -1,4 +1,4 @@
-"""In which part of the server the instructions of an operation are: parsing, planning, execution, an index;
+"""In which part of the server the cost of an operation is: parsing, planning, execution, an index;
 and in which source file.
 
 A function belongs to the part whose entry it is, another one to the parts that called it, in proportion to
@@ -7,10 +7,10 @@ what their calls cost. So the parts of a step make up all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgstrata.count.functions import Cost
+from pgstrata.judge.functions import Cost
 
 ENTRIES: Mapping[str, tuple[str, ...]] = {
     "parse": ("pg_parse_query", "raw_parser"),
@@ -65,8 +65,8 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True)
 class PartChange:
-    """Instructions per operation in a part of the server or a source file, before and after. share: of the
-    base's, more."""
+    """Cost of an operation in a part of the server or a source file, before and after. share: of the base's,
+    more."""
 
     part: str
     before: float
@@ -74,8 +74,14 @@ class PartChange:
     share: float
 
 
+def part_of_stack(frames: Sequence[str]) -> str:
+    """Returns the part that a stack is in, by the innermost of its frames (outermost first) that enters
+    one."""
+    return next((_PART_OF[frame] for frame in reversed(frames) if frame in _PART_OF), REST)
+
+
 def by_part(side: Cost) -> dict[str, float]:
-    """Returns the instructions per operation of each part that has some, together all of them."""
+    """Returns the cost of an operation in each part that has some, together all of it."""
     shares: dict[str, dict[str, float]] = {}
     names = {*side.of, *side.callers}
     for name in names:
@@ -130,4 +136,13 @@ def _changes(
     ]
 
 
-__all__ = ["ENTRIES", "LEAST_SHARE", "REST", "PartChange", "by_part", "file_changes", "part_changes"]
+__all__ = [
+    "ENTRIES",
+    "LEAST_SHARE",
+    "REST",
+    "PartChange",
+    "by_part",
+    "file_changes",
+    "part_changes",
+    "part_of_stack",
+]
