@@ -11,10 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
 from pgstrata.cli import main
 from pgstrata.cli.output import aligned
+from pgstrata.cli.reference import commands_of
 from pgstrata.server.find.model import Server
 from support.runs import make_campaign
 
@@ -66,6 +69,13 @@ def test_help_lists_all_commands_and_exit_codes(call: Call) -> None:
     for command in COMMANDS:
         assert f"\n  {command[0]}" in out
     assert "130" in out
+
+
+def test_help_says_a_default_once() -> None:
+    for name, command in commands_of(typer.main.get_command(main.app), ()):
+        with click.Context(command) as context:
+            helps = [record[1] for p in command.params if (record := p.get_help_record(context))]
+        assert [text for text in helps if "(default: " in text and "[default: " in text] == [], name
 
 
 def test_version(call: Call) -> None:
