@@ -316,6 +316,25 @@ def test_tables_align_and_let_nothing_through_that_a_terminal_would_obey() -> No
     assert aligned(["only"], []) == ["only", "----"]
 
 
+@pytest.mark.parametrize("width", [200, 80, 40, 20])
+def test_texts_of_a_table_are_broken_where_a_terminal_is_narrower(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    text = (
+        "Updates a row drawn by a Zipf distribution: few rows are updated often, and most are never touched."
+    )
+    columns, rows = ["step", "n", "what it does"], [["update-zipf", 12, text], ["a/path/of/one", 3, ""]]
+    piped = aligned(columns, rows)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = aligned(columns, rows)
+    if width in (200, 20):  # it fits as it is, or not even when broken
+        assert lines == piped
+    else:
+        assert max(map(len, lines)) <= width
+        assert " ".join(" ".join(lines[2:]).split()) == f"update-zipf 12 {text} a/path/of/one 3"
+
+
 @pytest.mark.server
 def test_config_explain_says_what_a_run_would_leave_out(call: Call, tmp_path: Path, pg17: Server) -> None:
     """The libraries of a service are not those of this server, which is here and can be asked."""
