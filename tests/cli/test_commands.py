@@ -11,10 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
 from pgstrata.cli import main
 from pgstrata.cli.output import aligned
+from pgstrata.cli.reference import commands_of
 from pgstrata.server.find.model import Server
 from support.runs import make_campaign
 
@@ -66,6 +69,13 @@ def test_help_lists_all_commands_and_exit_codes(call: Call) -> None:
     for command in COMMANDS:
         assert f"\n  {command[0]}" in out
     assert "130" in out
+
+
+def test_help_says_a_default_once() -> None:
+    for name, command in commands_of(typer.main.get_command(main.app), ()):
+        with click.Context(command) as context:
+            helps = [record[1] for p in command.params if (record := p.get_help_record(context))]
+        assert [text for text in helps if "(default: " in text and "[default: " in text] == [], name
 
 
 def test_version(call: Call) -> None:
@@ -284,7 +294,9 @@ def test_config_explain_says_what_a_version_makes_of_a_config_file(call: Call, t
 def test_config_list_names_the_shipped_config_files(call: Call) -> None:
     config_files = json.loads(call("config", "list", "--format", "json")[1])
     assert config_files
-    assert all(config_file["what it is"] for config_file in config_files)
+    for file in config_files:
+        assert file["what it is"]
+        assert not file["what it is"].startswith(file["fragment"])
 
 
 @pytest.mark.program
@@ -304,6 +316,25 @@ def test_tables_align_and_let_nothing_through_that_a_terminal_would_obey() -> No
     assert all("\x1b" not in line for line in lines)
     assert len(lines) == 5
     assert aligned(["only"], []) == ["only", "----"]
+
+
+@pytest.mark.parametrize("width", [200, 80, 40, 20])
+def test_texts_of_a_table_are_broken_where_a_terminal_is_narrower(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    text = (
+        "Updates a row drawn by a Zipf distribution: few rows are updated often, and most are never touched."
+    )
+    columns, rows = ["step", "n", "what it does"], [["update-zipf", 12, text], ["a/path/of/one", 3, ""]]
+    piped = aligned(columns, rows)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = aligned(columns, rows)
+    if width in (200, 20):  # it fits as it is, or not even when broken
+        assert lines == piped
+    else:
+        assert max(map(len, lines)) <= width
+        assert " ".join(" ".join(lines[2:]).split()) == f"update-zipf 12 {text} a/path/of/one 3"
 
 
 @pytest.mark.server

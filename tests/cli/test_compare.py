@@ -49,6 +49,15 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
+def test_a_label_of_another_campaign_is_named_with_it(repeated: Path, tmp_path: Path, call: Call) -> None:
+    shutil.copytree(repeated, tmp_path, dirs_exist_ok=True)
+    make_run(tmp_path, RunKey("noise point-query", "again", "insert", 1), seconds=4)
+    for command in (["compare", "slow", "again"], ["check", "--base", "slow", "--fail-slower", "3%"]):
+        code, _, err = call(*command, "--campaign", "noise point-query", "--results", tmp_path)
+        assert code == 2
+        assert "variants of campaign noise point-query: again; or --campaign nightly, which has slow" in err
+
+
 @pytest.mark.program
 def test_every_exit_code_in_a_shell_script(repeated: Path) -> None:
     script = Path(__file__).parent / "check.sh"

@@ -28,6 +28,9 @@ def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -
     assert "at least 8" in pgstrata(*arguments, "--minutes", "0.01").stderr
     refused = pgstrata(*arguments, "--minutes", "0.08", "--slice-seconds", "0.25", "--step", "point-qery")
     assert refused.returncode == 2
+    short = ["--minutes", "0.08", "--slice-seconds", "0.25"]
+    failed = pgstrata(*arguments, *short, "--set-guc", "shared_buffers=7000GB")
+    assert (failed.returncode, "failed: " in failed.stderr) == (1, True), failed.stderr
 
 
 @pytest.mark.slow

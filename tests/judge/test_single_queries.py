@@ -11,6 +11,7 @@ from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
 from pgstrata.judge.single_queries import in_order
 from pgstrata.report import verdicts
 from pgstrata.report.sections.query_verdicts import change
+from pgstrata.report.sections.summary import word_counts
 from pgstrata.report.verdicts import sentence
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
@@ -166,3 +167,13 @@ def test_a_change_as_a_person_says_it() -> None:
     assert change(0.5) == "2.0 times as long"
     assert change(1 / 1.02) == "2.0 % longer"
     assert change(1 / 0.98) == "2.0 % less time"
+
+
+def test_counts_of_words_tell_unclear_from_not_compared() -> None:
+    comparison, words = compared(
+        [query("q1", 0.3), query("q2", 0.1, 4), rejected("q3"), limited("q4")],
+        [query("q1", 0.4), query("q2", 0.13, 4), rejected("q3"), limited("q4")],
+    )
+    assert words["q2"].verdict.word == words["q3"].verdict.word == "unclear"
+    (step,) = comparison.steps
+    assert word_counts(step) == "1 slower, 1 unclear, 2 not compared"

@@ -102,6 +102,17 @@ def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width
         assert needed <= width + 2 or len(part_columns) == 2
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_long_names_and_reasons_are_broken_and_numbers_stay_beside_them(width: int) -> None:
+    name, why = "monthly-" * 8, "both sides reject it: cannot execute SELECT in a read-only transaction"
+    columns = [Column("query", "Query"), Column("ms", "pg17", "ms"), Column("verdict", "Verdict")]
+    table = Table("t", "T", columns, [Row([words(name), Cell(1.5, "1.50"), Cell(None, "no", small=why)])], "")
+    ((part, (row,)),) = split(table, width)
+    assert len(part) == 3 and row.cells[1].text == "1.50"
+    assert row.cells[0].text.replace("\n", "") == name and row.cells[2].small.replace("\n", " ") == why
+    assert max(map(len, (row.cells[0].text + "\n" + row.cells[2].small).splitlines())) <= width // 3
+
+
 def test_with_thresholds_the_answer_says_how_much_of_it_is_proven(tmp_path: Path) -> None:
     for variant, speed in (("pg11", 1.0), ("pg12", 0.9)):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=3)

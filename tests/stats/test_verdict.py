@@ -189,3 +189,10 @@ def test_repeats_lessen_what_a_start_is_by_chance() -> None:
     assert math.log(once.high / once.low) == pytest.approx(2 * 1.96 * START_ERROR, rel=0.03)
     assert math.log(often.high / often.low) == pytest.approx(2 * 1.96 * START_ERROR / 3, rel=0.03)
     assert "repeats" in compare(*pairs, starts=1, criterion=Criterion(0.01)).reason
+
+
+def test_json_has_no_ratio_where_there_is_no_pair() -> None:
+    nothing, something = compare([], []).record(), compare([100.0] * 9, [50.0] * 9).record()
+    assert nothing["word"] == "unclear"
+    assert nothing["ratio"] is None
+    assert something["ratio"] == pytest.approx(0.5)

@@ -104,7 +104,7 @@ FORMATS = {
     "packed with lz4": (b"\x04\x22\x4d\x18\x04\x00\x01", "lz4cat log"),
     "a zip archive": (b"PK\x03\x04\x14\x00", "unzip log -d LOGS; pgstrata capture LOGS"),
     "binary data": (bytes(64) + b"log", "name the server's log"),
-    "a captured file": (b"pgstrata traffic\1\0\0\0\0\0\0\0", "pgstrata capture log shows it"),
+    "a captured file": (b"pgstrata traffic\1\0\0\0\0\0\0\0", "only its log can be masked"),
     "a dump of pg_dump": (b"--\n-- PostgreSQL database dump\n--\n", "name the server's log"),
     "a journald export": (b"__CURSOR=s=1\n__REALTIME_TIMESTAMP=1\nMESSAGE=LOG:  x\n", "journalctl -o json"),
     "a journal of systemd": (b"LPKSHHRH\0\0", "journalctl -o json --all --file log"),

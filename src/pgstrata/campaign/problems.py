@@ -93,6 +93,7 @@ _KINDS = {
     "bool_parsing": "true or false",
     "string_type": "text in quotes",
     "list_type": "a list in [brackets]",
+    "tuple_type": "a list in [brackets]",
     "dict_type": "a table",
     "model_type": "a table",
     "model_attributes_type": "a table",

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 
 ResultsOption = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Folder of the runs (default: results).")
+    Path,
+    typer.Option(
+        "--results", metavar="DIR", help="Folder of the runs (default: results).", show_default=False
+    ),
 ]
 
 WhatArgument = Annotated[

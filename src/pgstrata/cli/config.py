@@ -37,7 +37,9 @@ def list_(format: Annotated[Format, typer.Option("--format", help="How to print.
     from pgstrata.cli.output import print_rows
     from pgstrata.server.config.resolve import shipped_config_files
 
-    rows = [[config_file.name, summary_of(config_file.text)] for config_file in shipped_config_files()]
+    rows = [
+        [file.name, summary_of(file.text).removeprefix(f"{file.name}: ")] for file in shipped_config_files()
+    ]
     name, *others = ConfigFileRow.__annotations__
     print_rows(["config file" if format is Format.table else name, *others], rows, format)
 

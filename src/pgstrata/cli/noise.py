@@ -84,7 +84,7 @@ def noise(
     from pgstrata.campaign.study import Study, Variant, Workload
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
-    from pgstrata.errors import UsageError
+    from pgstrata.errors import PgstrataError, UsageError
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.self_comparison import options_of, rates_in_pairs, study_of_one
@@ -134,7 +134,7 @@ def noise(
     def measured(short: Study) -> list[Run]:
         outcome = execute(check_study(short), Results(results), console, fresh=True)
         for planned, error in outcome.failed:
-            raise UsageError(f"{planned.key.variant} failed: {error}")
+            raise PgstrataError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.folders)]
 
     no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
@@ -146,7 +146,7 @@ def noise(
     if two is None:
         raise no_slices
     if len(two.base) < FEW:
-        raise UsageError(
+        raise PgstrataError(
             f"of {pairs} pairs {len(two.base)} {agreeing(len(two.base), 'is', 'are')} left: in the others a "
             f"server waited for a CPU that other programs used; at least {FEW} are needed",
             "stop other programs, or --other-load 100%: noise with theirs in it",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -82,7 +84,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Form
             for line in fitted.lines(first):
                 print(line)
             for row in rest:
-                print(fitted.line([_cell(value) for value in row]))
+                print("\n".join(fitted.row([_cell(value) for value in row])))
 
 
 def left_out(broken: Iterable[object]) -> None:
@@ -111,12 +113,15 @@ def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Returns lines of text columns as wide as they need, to `WIDEST`; numbers are aligned to the right."""
+    """Returns lines of text columns as wide as they need, to `WIDEST`; numbers are aligned to the right.
+
+    Where standard output is a narrower terminal, texts are broken between words if the table fits it then.
+    """
     return _Fitted(columns, rows).lines(rows)
 
 
 class _Fitted:
-    """How wide the columns are, and on which side their cells stand."""
+    """How wide the columns are, on which side their cells stand, and whether texts are broken."""
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self._columns = [str(name) for name in columns]
@@ -130,13 +135,43 @@ class _Fitted:
         for row in rows:
             for i, value in enumerate(row):
                 self._widths[i] = max(self._widths[i], min(len(_cell(value)), WIDEST))
+        self._is_broken = sys.stdout.isatty() and self._narrow(rows, shutil.get_terminal_size().columns)
+
+    def _narrow(self, rows: Sequence[Sequence[Any]], screen: int) -> bool:
+        """Makes columns of text narrower, the widest first, no word being cut. Returns False where the table
+        fits the screen as it is, or not even then."""
+        texts = [[_cell(row[i]) for row in rows] for i in range(len(self._columns))]
+        widths = [max(map(len, (name, *cells))) for name, cells in zip(self._columns, texts, strict=True)]
+        least = [
+            width if right else max(len(name), *(len(word) for cell in cells for word in cell.split()), 0)
+            for name, cells, width, right in zip(self._columns, texts, widths, self._numeric, strict=True)
+        ]
+        room = screen - 2 * (len(widths) - 1)
+        if sum(widths) <= room or sum(least) > room:
+            return False
+        while sum(widths) > room:
+            widest = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
+            widths[widest] -= 1
+        self._widths = widths
+        return True
 
     def lines(self, rows: Sequence[Sequence[Any]]) -> list[str]:
         """Returns the heads, a rule, and these rows as lines."""
         rule = ["-" * width for width in self._widths]
-        return [self.line(self._columns), self.line(rule), *(self.line(list(map(_cell, r))) for r in rows)]
+        lines = [line for r in rows for line in self.row(list(map(_cell, r)))]
+        return [self._line(self._columns), self._line(rule), *lines]
 
-    def line(self, cells: Sequence[str]) -> str:
+    def row(self, cells: Sequence[str]) -> list[str]:
+        """Returns the lines of a row: one, where no text is broken."""
+        if not self._is_broken:
+            return [self._line(cells)]
+        broken = [
+            textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+            for cell, width in zip(cells, self._widths, strict=True)
+        ]
+        return [self._line(parts) for parts in itertools.zip_longest(*broken, fillvalue="")] or [""]
+
+    def _line(self, cells: Sequence[str]) -> str:
         padded = [
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(cells, self._widths, self._numeric, strict=True)

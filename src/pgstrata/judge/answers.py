@@ -23,7 +23,7 @@ class ComparedAnswers:
     changed: Sequence[Statement] = ()
     written: Mapping[Statement, str] = field(default_factory=dict)
     same: int = 0
-    varying: int = 0
+    varying: Sequence[Statement] = ()
     unanswered: int = 0
 
 
@@ -39,13 +39,13 @@ def compare(base: Iterable[AnswerRecord], other: Iterable[AnswerRecord]) -> Comp
         for label, side in sides.items()
     }
     names = set(changed_answers(by_name, "base").get("other", ()))
-    changed, same, varying, unanswered = [], 0, 0, 0
+    changed, varying, same, unanswered = [], [], 0, 0
     for statement, other_timing in sides["other"].items():
         right = sides["base"].get(statement)
         if statement.name in names:
             changed.append(statement)
         elif VARIES in (other_timing.answer, right.answer if right is not None else None):
-            varying += 1
+            varying.append(statement)
         elif right is None or not right.digests or not other_timing.digests:
             unanswered += 1
         else:

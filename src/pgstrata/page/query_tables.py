@@ -295,12 +295,12 @@ def _rejected(
         return None
     return Table(
         f"{wording.prefix}-rejected",
-        "Queries that a server rejected",
+        "Queries that were rejected or left out",
         [
             Column("variant", "Variant", align="left"),
             Column("query", "Query", align="left"),
             Column("sqlstate", "SQLSTATE", align="left"),
-            Column("message", "What the server said", align="left"),
+            Column("message", "Why", align="left"),
         ],
         rows,
         f"A query that one variant cannot run is in no total of any. {wording.rejected}",

@@ -1,10 +1,13 @@
 """The summary in the terminal: the three tables of each workload, never wider than the screen.
 
 Numbers are never cut: a table that does not fit is split by its columns into several, each with the
-variant's name in front.
+variant's name in front. Names and reasons longer than a third of the screen are broken into lines.
 """
 
 from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
@@ -26,6 +29,10 @@ from pgstrata.report.sections.summary import absolute_table, background_table, r
 from pgstrata.report.sections.times import times_table
 
 WIDTH = 100
+
+LEAST_TEXT = 20
+"""Letters of a text that stay in one line on any screen."""
+
 _GAP = 2
 
 _STYLES = {
@@ -133,16 +140,35 @@ def _table(table: Table, console: Console) -> None:
 
 def _lines(cell: Cell) -> list[str]:
     """Returns a cell as lines: sign and number, then the range of the repeats where there is one."""
-    first = f"{cell.sign} {cell.text}".strip()
-    return [first, cell.small.replace(" – ", "–")] if cell.small else [first]
+    first = f"{cell.sign} {cell.text}".strip().splitlines() or [""]
+    return [*first, *cell.small.replace(" – ", "–").splitlines()]
 
 
 def _text(cell: Cell) -> Text:
-    first, *rest = _lines(cell)
-    text = Text(first, _STYLES.get(cell.mark, ""))
-    for line in rest:
+    lines = _lines(cell)
+    quiet = len(cell.small.splitlines())
+    text = Text("\n".join(lines[: len(lines) - quiet]), _STYLES.get(cell.mark, ""))
+    for line in lines[len(lines) - quiet :]:
         text.append(f"\n{line}", "bright_black")
     return text
+
+
+def _broken(table: Table, most: int) -> Table:
+    """Returns the table with long texts broken into lines of at most `most` letters."""
+    rows = [
+        row
+        if row.kind == "group"
+        else replace(
+            row,
+            cells=[replace(c, text=_wrapped(c.text, most), small=_wrapped(c.small, most)) for c in row.cells],
+        )
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
+
+
+def _wrapped(text: str, most: int) -> str:
+    return "\n".join(textwrap.wrap(text, most, break_on_hyphens=False)) if len(text) > most else text
 
 
 def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
@@ -151,6 +177,7 @@ def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
     A part has at least one column of numbers, however wide: numbers are never cut. The columns are dealt
     out evenly, so that no part is left with a single one where the others are full.
     """
+    table = _broken(table, max(width // 3, LEAST_TEXT))
     parts = _deal(table, width, len(table.columns))
     most = -(-(len(table.columns) - table.lead) // len(parts))
     lead = list(range(table.lead))

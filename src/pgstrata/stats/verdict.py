@@ -68,8 +68,9 @@ class Verdict:
         return Criterion(self.margin, self.confidence)
 
     def record(self) -> VerdictRecord:
-        """Returns the verdict as JSON, with None for a number that is infinite or not a number."""
-        return cast(VerdictRecord, finite(asdict(self)))
+        """Returns the verdict as JSON, with None for a number that is not finite, or rests on no pair."""
+        ratio = self.ratio if self.n else None
+        return cast(VerdictRecord, finite({**asdict(self), "ratio": ratio}))
 
 
 class VerdictRecord(TypedDict):

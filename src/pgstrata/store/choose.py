@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +125,13 @@ def choose(text: str, results: Results, campaign: str | None = None) -> Side:
         raise UsageError(f"{text} fits several variants: {', '.join(begins)}", "write the whole label")
     near = nearest(text, labels)
     meant = f"did you mean {near}? " if near else ""
+    here = runs[0].campaign
+    elsewhere = [run for run in results.entries() if run.variant.startswith(text) and run.campaign != here]
+    newest = max(elsewhere, key=lambda run: run.started, default=None)
+    another = f"; or --campaign {shlex.quote(newest.campaign)}, which has {newest.variant}" if newest else ""
     raise UsageError(
         f"no variant, run or folder is called {text}",
-        f"{meant}variants of campaign {runs[0].campaign}: {', '.join(labels)}",
+        f"{meant}variants of campaign {here}: {', '.join(labels)}{another}",
     )
 
 

@@ -79,6 +79,25 @@ def test_a_small_scale_is_for_the_workloads_that_have_it(tmp_path: Path) -> None
         adhoc_campaign(Overrides(**asked, scale="count"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("more", "measured"),
+    [
+        ([], ("select-only", "tpcb-like")),
+        (['scripts=["one.sql"]'], ()),
+        (['scripts=["one.sql"]', "builtin=select-only"], ("select-only",)),
+    ],
+)
+def test_scripts_take_the_place_of_those_of_a_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], measured: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.sql").write_text("SELECT 1;\n")
+    asked = Overrides(servers=["pg:16", "pg:17"], workloads=["pgbench"], scale="quick", sets=more)
+    (chosen,) = adhoc_campaign(asked).workloads
+    assert chosen.options.built_in == measured
+    assert chosen.options.clients == (1, 8)
+
+
 def test_servers_times_configs_come_before_variants(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.conf").write_text("work_mem = 8MB\n")

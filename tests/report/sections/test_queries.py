@@ -147,6 +147,7 @@ def test_answers_of_files_are_held_against_those_of_the_base(tmp_path: Path) -> 
         *("Variant", "shop.rows", "shop.indexes", "Together"),
     ]
     assert [r[:2] for r in texts(tables["custom-rejected"])] == [["pg1", "q3"], ["pg3", "q2"]]
+    assert tables["custom-rejected"].title == "Queries that were rejected or left out"
 
 
 def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:

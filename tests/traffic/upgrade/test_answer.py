@@ -27,7 +27,7 @@ from pgstrata.traffic.upgrade.settle import MOST_ROUNDS, at_most, seconds_of_rou
     ("evidence", "word", "reason"),
     [
         ({}, "go", "nothing fails, and nothing that matters is slower"),
-        ({"changes": 3}, "go with these changes", "3 things to do beside ANALYZE"),
+        ({"changes": 3}, "go with these changes", "3 things to do besides ANALYZE"),
         (
             {"slower_light": 1},
             "go with these changes",

@@ -91,7 +91,7 @@ def test_what_is_said_to_read_only_is_held_to_it(campaign: Write) -> None:
 
 @pytest.mark.program
 def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) -> None:
-    by_name = steps(campaign('setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n'))
+    by_name = steps(campaign('setup = "make.sql t.csv"\nscripts = "look.sql"\n'))
     assert list(by_name) == ["load.make", "load.rows", "look"]
     assert all(step.tables == ["t"] for step in by_name.values())
     assert by_name["load.make"].load and not by_name["load.make"].measured
@@ -113,6 +113,7 @@ def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) 
         ),
         ('[[workloads.options.steps]]\nscripts = "look.sql"\nclient = 3', "unknown key .*client"),
         ('setup = [{table = "t", files = ["t.xls"]}]', "'t.xls' is no file of rows"),
+        ("setup = {}", "options.setup` must be a list in \\[brackets\\], not a table"),
         ('queries = "look.sql"', "no file of .*look.sql holds a query"),
         ("seconds = 1", "has nothing to do"),
     ],
@@ -250,6 +251,11 @@ def test_a_range_of_clients_has_a_place_for_further_points(campaign: Write, sett
         ("show work_mem", True),
         ("SELECT xmin FROM t", True),
         ("SELECT calls FROM pg_stat_statements", True),
+        ("SELECT c.oid FROM pg_catalog.pg_class c WHERE relname = 'x'", True),
+        ("SELECT data_type FROM information_schema.columns", True),
+        ("SELECT pg_locks.pid FROM pg_locks", True),
+        ("SELECT pg_catalog.lower(a), pg_typeof(a), pg_advisory_lock(1), pg_size_pretty(b) FROM t", False),
+        ("SELECT name FROM pg_settings", False),
         ("SELECT 'explain', \"show\", 'pg_stat_x' FROM explain", False),
         ("VALUES (1)", False),
     ],

@@ -363,13 +363,16 @@ def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -
                     meant(scale, workload.scales, "scales"),
                 )
             values.update(workload.scales[scale])
-        values.update(wanted.options)
+        user_options: dict[str, Any] = dict(wanted.options)
         if overrides.fraction is not None:
-            values = scaled_down(values, overrides.fraction)
+            values, user_options = (scaled_down(each, overrides.fraction) for each in (values, user_options))
         for number, (whose, key, value) in enumerate(sets):
             if whose in (None, labels[index]) and (key in workload.Options.model_fields or whose):
-                values[key] = value
+                user_options[key] = value
                 used.add(number)
+        if user_options.get("scripts"):
+            values.pop("builtin", None)  # a scale's, which would be measured beside them
+        values.update(user_options)
         try:
             with blamed(workload):
                 options = workload.Options.model_validate(values, context={"folder": beside})

@@ -275,7 +275,7 @@ def _columns(execution: Execution, answers: Mapping[str, Answers]) -> int:
 def _why_not(row: Json | None, alone: AloneStatement) -> str:
     """Returns why there is no answer; an empty text where there is."""
     if alone.varies:
-        return "its words make the answer another at each execution"
+        return "its words make the answer another at each execution or on each server"
     if row is None:
         return "the session in which it was executed did not come to its end"
     return row["error"] or ""

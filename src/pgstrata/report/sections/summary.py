@@ -205,10 +205,9 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
 def word_counts(step: StepVerdict) -> str:
     """Returns in words how many queries of a step have which verdict, where queries have verdicts of their
     own."""
-    counts = Counter(query.verdict.word for query in step.queries)
-    return ", ".join(
-        f"{counts[word]} {word}" for word in ("slower", "faster", "same", "unclear") if counts[word]
-    )
+    counts = Counter(query.verdict.word if query.is_compared else "not compared" for query in step.queries)
+    order = ("slower", "faster", "same", "unclear", "not compared")
+    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
 
 
 def _why(results: RunSet, step: StepResults, variant: str) -> str:

@@ -279,7 +279,9 @@ def _share(seconds: float, whole: float) -> float:
 
 
 def _in_line(text: str) -> str:
-    return shown(" ".join(text.split()), 69)
+    from pgstrata.cli.output import WIDEST
+
+    return shown(" ".join(text.split()), WIDEST - 1)
 
 
 __all__ = ["capture"]

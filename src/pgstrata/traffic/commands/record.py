@@ -18,7 +18,14 @@ def record(
         typer.Option("--to", metavar="DSN", help="The server: postgresql://HOST:5432?sslmode=require"),
     ],
     output: Annotated[
-        Path, typer.Option("--folder", "-o", metavar="FOLDER", help="A new one (default: recording).")
+        Path,
+        typer.Option(
+            "--folder",
+            "-o",
+            metavar="FOLDER",
+            help="A new one (default: recording).",
+            show_default=False,
+        ),
     ] = Path("recording"),
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect to.")

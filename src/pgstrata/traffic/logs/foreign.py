@@ -34,7 +34,13 @@ _ARCHIVES: tuple[tuple[bytes, Foreign], ...] = (
 )
 _BYTES: tuple[tuple[bytes, Foreign], ...] = (
     (b"\x04\x22\x4d\x18", Foreign("packed with lz4", _packed("lz4cat"))),
-    (b"pgstrata traffic", Foreign("a captured file", "it is ready: pgstrata capture {} shows it")),
+    (
+        b"pgstrata traffic",
+        Foreign(
+            "a captured file",
+            "it is ready: pgstrata capture {} shows it, alone; only its log can be masked",
+        ),
+    ),
     (
         b"LPKSHHRH",
         Foreign("a journal of systemd", _MESSAGES.format(program="journalctl -o json --all --file")),

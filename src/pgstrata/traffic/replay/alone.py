@@ -13,7 +13,7 @@ from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import SIMPLE, Captured, Header, Shape, Statement, Writer
 from pgstrata.traffic.replay.samples import MOST_READ, PLANNED, text_with_values
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
-from pgstrata.workload.custom.queries import VARYING
+from pgstrata.workload.custom.queries import varies
 from pgstrata.workload.custom.sql import mentioned
 
 TURN_SECONDS = 0.1
@@ -98,7 +98,7 @@ def alone_statements(
             texts=_texts(sampled.statements, _query),
             changes=() if words & DRAWN else _texts(sampled.statements, _change),
             settings=sampled.settings,
-            varies=bool(words & VARYING),
+            varies=varies(first.text),
         )
         if reason := _why_not(first.text):
             statements[number] = replace(about, why_not=reason)

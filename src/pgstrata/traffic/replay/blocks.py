@@ -114,7 +114,8 @@ def statement_times(
 
 
 def shortened(text: str) -> str:
-    """Returns the beginning of a long text, a short text unchanged."""
+    """Returns a text in one line, of a long one the beginning."""
+    text = " ".join(text.split())
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
 
 

@@ -26,7 +26,7 @@ from pgstrata.traffic.synthetic.origins import Hide, Origin, Value
 from pgstrata.traffic.synthetic.parameters import KnownValues, origins
 from pgstrata.traffic.synthetic.questions import Questions
 from pgstrata.traffic.synthetic.rows import RowsOf
-from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
+from pgstrata.traffic.synthetic.statistics import CalledStatement, Statistics
 from pgstrata.traffic.synthetic.transactions import Transactions, Wrapping, apart
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood
@@ -191,7 +191,7 @@ def _understood(
             outcome.leave_out(called, "statements of other users, whose texts are hidden", apart=False)
         elif called.nested:
             outcome.leave_out(called, "executed by functions, which are asked again themselves", apart=False)
-        elif "pg_stat_statements" in called.text or MARK in called.text:
+        elif called.is_own:
             outcome.leave_out(called, "questions to pg_stat_statements, and pgstrata's own", apart=False)
         else:
             try:

@@ -89,6 +89,11 @@ class CalledStatement:
     nested: bool = False
     here: bool = True
 
+    @property
+    def is_own(self) -> bool:
+        """True for questions to pg_stat_statements, and pgstrata's own."""
+        return "pg_stat_statements" in self.text or MARK in self.text
+
 
 @dataclass(frozen=True)
 class KnownColumn:

@@ -130,7 +130,7 @@ def _changes(e: Evidence) -> Iterator[str]:
     if e.answers:
         yield f"{numbers.counted(e.answers, 'statement')} with another number of rows to look at"
     if e.changes:
-        yield f"{numbers.counted(e.changes, 'thing')} to do beside ANALYZE, listed below"
+        yield f"{numbers.counted(e.changes, 'thing')} to do besides ANALYZE, listed below"
     if e.slower_light:
         is_slower = "is" if e.slower_light == 1 else "are"
         light = numbers.counted(e.slower_light, "statement")

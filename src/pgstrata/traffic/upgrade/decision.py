@@ -165,7 +165,14 @@ def _measured(tried: TriedUpgrade) -> Measured:
         by_variant,
         gaps(results, step, by_variant),
         changed_defaults(results),
-        {variant: differing_rows(step, results.base, variant) for variant in by_variant},
+        {
+            variant: [
+                rows
+                for rows in differing_rows(step, results.base, variant)
+                if rows.statement not in of_variant.answers.varying
+            ]
+            for variant, of_variant in by_variant.items()
+        },
     )
 
 
@@ -252,15 +259,19 @@ def _evidence(
         slower_light=len(slower) - len(weighty),
         whole_slower=whole is not None and whole.verdict.word == "slower",
         changed=len(judged.answers.changed),
-        answers=sum(
-            differing.statement not in judged.answers.changed
-            for differing in measured.differing.get(label, ())
-        ),
+        answers=len(other_rows(measured, label)),
         unknown=len(open_),
         unknown_share=sum(statement_verdict.base_share for statement_verdict in open_),
         disturbed=judged.disturbance,
         not_replayed=sum(gap.share or 0.0 for gap in measured.gaps if gap.what.startswith(NOT_REPLAYED)),
     )
+
+
+def other_rows(measured: Measured, label: str) -> Sequence[DifferingRows]:
+    """Returns the statements with another number of rows on a version whose answers on the same data are not
+    known to be others: those stand by themselves."""
+    changed = measured.judged[label].answers.changed if label in measured.judged else ()
+    return [rows for rows in measured.differing.get(label, ()) if rows.statement not in changed]
 
 
 def fails(judged: Judged | None, checklist: Sequence[Line]) -> tuple[list[str], list[Line]]:
@@ -282,4 +293,4 @@ def fails(judged: Judged | None, checklist: Sequence[Line]) -> tuple[list[str], 
     return failing, refused
 
 
-__all__ = ["Decision", "Measured", "decide", "fails"]
+__all__ = ["Decision", "Measured", "decide", "fails", "other_rows"]

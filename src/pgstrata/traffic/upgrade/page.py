@@ -27,7 +27,7 @@ from pgstrata.store.record import OTHER_LOAD
 from pgstrata.traffic.replay.blocks import MARKS, SAID, left_out_rounds, shortened
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line, State
-from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
+from pgstrata.traffic.upgrade.decision import Decision, Measured, fails, other_rows
 from pgstrata.traffic.upgrade.differing import DifferingRows
 from pgstrata.traffic.upgrade.sections import MARKS_OF_STATES, sections
 from pgstrata.traffic.upgrade.settle import at_most, undecided
@@ -153,7 +153,7 @@ def _items(decision: Decision, label: str) -> Iterator[Item]:
     named += [(shortened(line.title), f"{line.count}", where) for line in refused]
     if named:
         yield "bad", fails_said(failing, refused), named
-    differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
+    differing = other_rows(decision.measured, label) if decision.measured is not None else ()
     if differing:
         named = [
             (shortened(differing_rows.statement.text), _rows(differing_rows), "answers")
@@ -308,7 +308,7 @@ def _answers_said(judged: Judged) -> str:
         f"{count} {what}"
         for count, what in (
             (len(compared.changed), "otherwise"),
-            (compared.varying, "not compared, they differ by nature"),
+            (len(compared.varying), "not compared, they differ by nature"),
             (compared.unanswered, "without an answer"),
         )
         if count

@@ -21,7 +21,7 @@ from pgstrata.traffic.replay.blocks import ORDER, SAID, doubt, left_out_rounds, 
 from pgstrata.traffic.replay.gaps import Gap
 from pgstrata.traffic.replay.judged import Judged
 from pgstrata.traffic.upgrade.checklist.model import STATES, Line
-from pgstrata.traffic.upgrade.decision import Decision, Measured, fails
+from pgstrata.traffic.upgrade.decision import Decision, Measured, fails, other_rows
 from pgstrata.traffic.upgrade.page import MOST_NAMED, facts, fails_said, lede, settle_lines, title, version_of
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ def _of_version(decision: Decision, label: str) -> Iterator[str]:
         if len(judged.new_errors) > MOST_NAMED:
             yield f"    and {len(judged.new_errors) - MOST_NAMED} more"
     yield from _details(refused)
-    differing = decision.measured.differing.get(label, ()) if decision.measured is not None else ()
+    differing = other_rows(decision.measured, label) if decision.measured is not None else ()
     for entry in differing[:MOST_NAMED]:
         yield f"  answers otherwise, {entry.base} → {entry.other} rows: {shortened(entry.statement.text)}"
     yield from _listed(checklist, "before")
@@ -328,7 +328,7 @@ def _version(decision: Decision, label: str) -> Json:
             "changed": [statement.name for statement in judged.answers.changed],
             "written": {statement.name: rows for statement, rows in judged.answers.written.items()},
             "same": judged.answers.same,
-            "varying": judged.answers.varying,
+            "varying": len(judged.answers.varying),
             "unanswered": judged.answers.unanswered,
         },
         "rounds": judged.rounds,

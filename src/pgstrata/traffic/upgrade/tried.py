@@ -113,7 +113,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         question, _name(question, file), servers, file, header, question.folder / RUNS, without
     )
     notes = list(servers.notes)
-    if rounds.log_seconds is not None and question.window is None:
+    if rounds.log_seconds is not None and question.window is None and not question.checklist_only:
         chosen = busiest(file, rounds.log_seconds, question.database)
         file, header = _part(question, file, chosen)
         upgrade_campaign, rounds = campaign(

@@ -189,7 +189,7 @@ class FilledInOptions(BaseModel):
 class CustomOptions(CurveOptions, FilledInOptions):
     """Options of a workload of files."""
 
-    setup: tuple[Rows | str, ...] = Field(
+    setup: Annotated[tuple[Rows | str, ...], OneOrMore] = Field(
         (),
         max_length=1000,
         description=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from filecmp import cmp
@@ -33,7 +34,7 @@ SECONDS = 1.0
 
 MOST_QUERIES = 10_000
 
-VARYING = frozenset(
+_VARYING = frozenset(
     [
         "clock_timestamp",
         "current_date",
@@ -47,12 +48,6 @@ VARYING = frozenset(
         "localtimestamp",
         "nextval",
         "now",
-        "pg_backend_pid",
-        "pg_conf_load_time",
-        "pg_current_snapshot",
-        "pg_current_xact_id",
-        "pg_locks",
-        "pg_postmaster_start_time",
         "random",
         "random_normal",
         "statement_timestamp",
@@ -75,6 +70,13 @@ VARYING = frozenset(
 
 _VARYING_KINDS = ("explain", "show")
 """First words of statements that tell of the server, and nothing of the data."""
+
+_OF_THE_SERVER = re.compile(
+    "information_schema|pg_(?!(?:catalog|settings|typeof|sleep|notify|client_encoding)$"
+    "|sleep_|size_|advisory_|try_advisory_|input_).*"
+)
+"""Words of what tells of a server and its version: system catalogs, their views and functions, as pg_dump,
+psql and drivers ask them."""
 
 _ANSWERS = {"any-order": answer_in_any_order, "ordered": answer_in_order, "exact": answer_as_it_came}
 
@@ -112,7 +114,7 @@ def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles
     for file in sorted(files.values(), key=lambda file: in_order(file.stem)):
         try:
             texts[file.stem] = _query(file)
-            if _varies(texts[file.stem]):
+            if varies(texts[file.stem]):
                 varying.add(file.stem)
         except PgstrataError as error:
             broken[file.stem] = error.message
@@ -128,13 +130,14 @@ def read_queries(paths: Sequence[Path], setup: Sequence[str] = ()) -> QueryFiles
     return QueryFiles(texts, broken, frozenset(varying))
 
 
-def _varies(query: str) -> bool:
-    """True if the answer is by nature another at each execution, on each server or under each config."""
+def varies(query: str) -> bool:
+    """Returns True if the answer is by nature another at each execution, on each server or under each config.
+    Raises UsageError for literals and comments without an end."""
     words = mentioned(query).words
     return (
         query.split(maxsplit=1)[0].lower() in _VARYING_KINDS
-        or bool(words & VARYING)
-        or any(word.startswith(("pg_stat_", "pg_statio_")) for word in words)
+        or bool(words & _VARYING)
+        or any(map(_OF_THE_SERVER.fullmatch, words))
     )
 
 
@@ -242,4 +245,4 @@ def _broken(name: str, why: str) -> dict[str, Any]:
     }
 
 
-__all__ = ["QueryFiles", "query_phases", "read_queries"]
+__all__ = ["QueryFiles", "query_phases", "read_queries", "varies"]

@@ -90,12 +90,12 @@ def of_statistics(statistics: Statistics, source: str) -> Asked:
     """Returns the statements of pg_stat_statements, the same statement of several users as one; they have
     `$1` for values.
 
-    What functions have executed is part of the time of their callers.
+    What functions have executed is part of the time of their callers. What pgstrata asks itself is left out.
     """
     calls: dict[str, int] = {}
     seconds: dict[str, float] = {}
     for statement in statistics.statements:
-        if statement.here and not statement.nested:
+        if statement.here and not statement.nested and not statement.is_own:
             calls[statement.text] = calls.get(statement.text, 0) + statement.calls
             seconds[statement.text] = seconds.get(statement.text, 0.0) + statement.seconds
     order = sorted(calls, key=lambda text: (-seconds[text], -calls[text]))

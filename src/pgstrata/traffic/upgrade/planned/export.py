@@ -66,7 +66,7 @@ def _relations() -> str:
         "AND NOT EXISTS (SELECT 1 FROM pg_class v WHERE v.reltuples < 0) THEN -1 ELSE c.reltuples END"
     )
     return f"""
-SELECT 'SELECT * FROM pg_catalog.pg_restore_relation_stats(''schemaname'', '
+SELECT {MARK} 'SELECT * FROM pg_catalog.pg_restore_relation_stats(''schemaname'', '
     || quote_literal(n.nspname) || ', ''relname'', ' || quote_literal(c.relname)
     || ', ''relpages'', ''' || c.relpages || '''::integer, ''reltuples'', ''' || {rows}
     || '''::real, ''relallvisible'', ''' || c.relallvisible || '''::integer);'
@@ -96,7 +96,7 @@ def _columns(*, values: bool) -> str:
         if name not in _OF_RANGES and (values or name not in _VALUES)
     )
     return f"""
-SELECT 'SELECT * FROM pg_catalog.pg_restore_attribute_stats(''schemaname'', '
+SELECT {MARK} 'SELECT * FROM pg_catalog.pg_restore_attribute_stats(''schemaname'', '
     || quote_literal(s.schemaname) || ', ''relname'', ' || quote_literal(s.tablename)
     || CASE WHEN c.relkind IN ('i', 'I') THEN ', ''attnum'', ''' || a.attnum || '''::smallint'
         ELSE ', ''attname'', ' || quote_literal(s.attname) END
@@ -108,7 +108,7 @@ WHERE {_OWN} ORDER BY s.schemaname, s.tablename, a.attnum, s.inherited"""
 
 
 _EXTENDED = f"""
-SELECT 'SELECT * FROM pg_catalog.pg_restore_extended_stats(''schemaname'', '
+SELECT {MARK} 'SELECT * FROM pg_catalog.pg_restore_extended_stats(''schemaname'', '
     || quote_literal(x.schemaname) || ', ''relname'', ' || quote_literal(x.tablename)
     || ', ''statistics_schemaname'', ' || quote_literal(x.statistics_schemaname)
     || ', ''statistics_name'', ' || quote_literal(x.statistics_name)
