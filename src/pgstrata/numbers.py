@@ -87,6 +87,11 @@ def agreeing(number: float, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
 
 
+def in_percent(share: float) -> str:
+    """Formats a margin or another share that somebody chose, as it is written in a sentence: `3 %`."""
+    return f"{100 * share:.3g} %"
+
+
 def percent(value: float | None) -> str:
     """Formats a share in [0, 1] as a percentage without its sign; a share above nothing never looks like
     nothing."""

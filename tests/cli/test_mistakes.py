@@ -148,7 +148,7 @@ verify query.sql                                | 2 | query.sql is not a bundle;
 verify foreign.pgstrata                         | 2 | foreign.pgstrata is not a bundle; pgstrata bundle
 verify results                                  | 2 | results is a folder; pgstrata bundle --results results
 serve --results nowhere                         | 2 | no folder nowhere; exists
-serve --port 99999                              | 2 | --port 99999; 8080
+serve --port 99999                              | 2 | --port 99999; 8417
 site public                                     | 2 | nothing to show; --results
 query selct                                     | 2 | Parser Error; docs/reference/results.md
 report nowhere                                  | 2 | no results folder nowhere; pgstrata run

@@ -269,11 +269,11 @@ def _say_end(
 ) -> None:
     """Prints the outcome on standard error: standard output may be a file that another program reads."""
     if slower:
-        text = f"slower by more than {margin:.3g}: {', '.join(s.step for s in slower)}"
+        text = f"slower by more than {numbers.in_percent(margin)}: {', '.join(s.step for s in slower)}"
     elif open_ or absent:
         parts = [f"unclear: {', '.join(s.step for s in open_)}"] if open_ else []
         parts += [f"not measured: {', '.join(absent)}"] if absent else []
-        text = f"{'; '.join(parts)}; nothing proven slower by more than {margin:.3g}"
+        text = f"{'; '.join(parts)}; nothing proven slower by more than {numbers.in_percent(margin)}"
     else:
-        text = f"nothing slower by more than {margin:.3g}"
+        text = f"nothing slower by more than {numbers.in_percent(margin)}"
     print(f"check: {text}", file=sys.stderr)

@@ -103,14 +103,13 @@ def check(comparisons: list[CountComparison], margin: float) -> int:
     steps = [s for c in comparisons for s in c.steps]
     more = [s for s in steps if s.word == "more"]
     open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
+    least = numbers.in_percent(margin)
     if more:
-        text = f"more instructions by more than {margin:.3g}: {', '.join(s.name for s in more)}"
+        text = f"more instructions by more than {least}: {', '.join(s.name for s in more)}"
     elif open_:
-        text = (
-            f"unclear: {', '.join(s.name for s in open_)}; none proven to need more by more than {margin:.3g}"
-        )
+        text = f"unclear: {', '.join(s.name for s in open_)}; none proven to need more by more than {least}"
     else:
-        text = f"none needs more instructions by more than {margin:.3g}"
+        text = f"none needs more instructions by more than {least}"
     print(f"check: {text}", file=sys.stderr)
     return 1 if more else 3 if open_ else 0
 

@@ -99,7 +99,7 @@ def _place(
             f"--address {address}: not an IP address", "write 127.0.0.1, ::1 or 192.0.2.7"
         ) from None
     if not 0 <= port <= 65535:
-        raise UsageError(f"--port {port}: from 0 to 65535", "8080 is usual; 0 takes a free one")
+        raise UsageError(f"--port {port}: from 0 to 65535", f"{PORT} is usual; 0 takes a free one")
     if (certificate is None) != (key is None):
         raise UsageError("--certificate and --key go together", "name both")
     if not ip.is_loopback and certificate is None:

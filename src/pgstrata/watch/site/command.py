@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata import numbers
 from pgstrata.cli.quiet import is_quiet, progress_console
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def site(
         raise UsageError(f"there is no results folder {results}", "pgstrata run makes one")
     check_folder(out)
     written = write_site(out, [read_known(file) for file in watch or []], results)
-    print(f"{written.page.resolve()}: {written.pages:,} pages, {written.changed:,} files new or changed")
+    pages, changed = numbers.counted(written.pages, "page"), numbers.counted(written.changed, "file")
+    print(f"{written.page.resolve()}: {pages}, {changed} new or changed")
 
 
 def read_known(file: Path) -> Known:
