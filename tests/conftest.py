@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -192,16 +193,25 @@ def place_on_disk() -> Iterator[Path]:
         yield folder
 
 
+def _words_of(process: psutil.Process) -> str:
+    """Returns what a process was started with; empty where it has ended meanwhile."""
+    try:
+        return f"{process.pid}: {' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return ""
+
+
 @contextmanager
 def _new_place(parent: str) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir=parent))
     folder.chmod(0o755)
     try:
         yield folder
-        assert not living_in(folder)
+        assert not list(filter(None, map(_words_of, living_in(folder))))
     finally:
         for process in living_in(folder):
-            process.kill()
+            with suppress(psutil.Error):  # it has ended meanwhile
+                process.kill()
         forget(folder)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -24,6 +24,7 @@ OLD_TREES = "in which trees to look for what old ones need; what stands in the t
 ALLOWED = {
     ("search/bisect/state.py", "state.version != VERSION"): NO_SERVER,
     ("watch/history.py", "values.version == VERSION"): NO_SERVER,
+    ("watch/errands.py", "values.version != VERSION"): NO_SERVER,
     ("bundle/packing.py", "manifest.version != VERSION"): NO_SERVER,
     ("watch/history.py", "known_alarms.version != VERSION"): NO_SERVER,
     ("campaign/plan/existing.py", "record.server.version != variant.server.version"): (

@@ -79,7 +79,7 @@ def test_some_commands_end_soon_after_ctrl_c(
     place: Path, pg17: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # One busy process shows what other tests leave of the CPUs; they are the load.
-    interrupt(place, pg17, 6, 1, 1, FEW, capsys, Ledger(None))
+    interrupt(place, pg17, 3, 1, 1, FEW, capsys, Ledger(None))
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,8 @@ def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Pro
     def later() -> psutil.Process | None:
         """A backend of the fourth pair: each slice has a driver of its own."""
         if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
-            seen.add((driver.pid, backend.ppid()))
+            with suppress(psutil.Error):  # it may have ended meanwhile
+                seen.add((driver.pid, backend.ppid()))
             servers = [server for _, server in seen]
             if sum(servers.count(server) > 3 for server in set(servers)) == 2:
                 return backend

@@ -82,8 +82,14 @@ def test_a_slower_function_is_proven_and_equal_servers_are_not(
     done = pgstrata("run", "profiled.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     same, slow = profile_of(pgstrata, "same"), profile_of(pgstrata, "slow")
+    if any(profile["pairs"] < LEAST_BLOCKS for profile in (same, slow)):
+        # Other programs had the CPUs in many batches: it is said, and nothing is proven.
+        for profile in (same, slow):
+            unclear = {change["word"] for change in profile["functions"]} <= {"unclear"}
+            assert profile["pairs"] >= LEAST_BLOCKS or (profile["reason"] and unclear), profile
+        return
     for profile in (same, slow):
-        assert profile["pairs"] >= LEAST_BLOCKS and profile["reason"] == "", profile
+        assert profile["reason"] == "", profile
         for kind in ("functions", "phases"):
             total = sum(change["difference_seconds"] for change in profile[kind])
             assert total == pytest.approx(profile["whole"]["difference_seconds"], abs=1e-12)
