@@ -143,13 +143,6 @@ class Executed(NamedTuple):
         """Returns the share of the CPUs that other programs used, as `other_load_of`."""
         return other_load_of(self.load, limit)
 
-    def turn(self, pair: int, load_limit: float, without: int = 0) -> Slice | None:
-        """Returns the turn of these executions, of one query on one connection; None where nothing was timed.
-
-        without: how many of the first do not count. load_limit: as of `other_load`.
-        """
-        return turn_of(self.statements[without:], pair, self.other_load(load_limit))
-
 
 def other_load_of(load: LoadReading | None, limit: float) -> float | None:
     """Returns the share of the CPUs that other programs used; None where it is not known, or any may be used
@@ -308,21 +301,11 @@ class StepMeasurement:
     def execute(self, step: Step, rows: Path | None = None) -> Executed:
         """Executes another step on the same server and keeps nothing of it. rows: the folder for the rows of
         recorded statements. Raises DriverError where it was cut short."""
-        where = self._where
-        server = where.cluster.standbys.serving(reads_only=step.reads_only)
-        connection = server.connection(where.database, confined=step.confined)
-        spec = driver_spec(
-            step,
-            connection,
-            self._seed,
-            where.settings.engine,
-            results_dir=str(rows) if rows is not None else None,
-            local=self._local,
-        )
+        spec = self._spec_beside(step, rows=rows)
         done: Done | None = None
         statements: list[StatementDone] = []
         load: OtherLoad | None = None
-        with Driver(spec, cpus=where.settings.driver_cpus) as driver:
+        with Driver(spec, cpus=self._where.settings.driver_cpus) as driver:
             driver.ready()
             with suppress(OSError):
                 load = OtherLoad()
@@ -360,18 +343,26 @@ class StepMeasurement:
     def portions(self, step: Step, cpus: Sequence[int]) -> Iterator[Portions]:
         """Connects for portions of a step, of which nothing is kept. cpus: that driver and backend share;
         empty: left to the kernel. Raises DriverError."""
+        spec = self._spec_beside(step, turns=GivenSlices())
+        driver_cpus = cpus or self._where.settings.driver_cpus
+        # CPUs that the campaign names for the driver are not those of its backends.
+        with connected(spec, driver_cpus, pins_backends=self._local and bool(cpus)) as portions:
+            yield portions
+
+    def _spec_beside(self, step: Step, *, rows: Path | None = None, turns: GivenSlices | None = None) -> Spec:
+        """Returns the driver's spec of another step on the same server, of which nothing is kept. rows: the
+        folder for the rows of recorded statements."""
         where = self._where
         server = where.cluster.standbys.serving(reads_only=step.reads_only)
-        spec = driver_spec(
+        return driver_spec(
             step,
             server.connection(where.database, confined=step.confined),
             self._seed,
             where.settings.engine,
-            turns=GivenSlices(),
+            results_dir=str(rows) if rows is not None else None,
+            turns=turns,
             local=self._local,
         )
-        with connected(spec, cpus or where.settings.driver_cpus, pins_backends=self._local) as portions:
-            yield portions
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """Returns the driver's spec of a part; that of the first part is kept with the run."""
