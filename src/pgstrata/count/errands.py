@@ -16,9 +16,8 @@ from pgstrata.campaign.study import CountSpec
 from pgstrata.cli.machines import Machines
 from pgstrata.count.measure.asked import AskedSteps
 from pgstrata.count.measure.count import CountOutcome, check_managed, count_campaign
-from pgstrata.errors import ServerError, UsageError
-from pgstrata.files import digests
-from pgstrata.measure.errands import Errand, There
+from pgstrata.errors import ServerError
+from pgstrata.measure.errands import Errand, There, errand_id, understood_as
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.run.cause import DISK_FULL
@@ -26,7 +25,6 @@ from pgstrata.server.find.lookup import look_up
 from pgstrata.store import Results, Run
 from pgstrata.store.counted import COUNTED
 from pgstrata.store.names import RunKey
-from pgstrata.store.read import read_run
 
 DOES = "count"
 
@@ -44,12 +42,10 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def count_there(there: There) -> bytes:
     """Counts one variant of a campaign on a machine of a fleet; its run is what goes home. Raises UsageError
     where nothing can count here, ServerError where the disk is full, StoreError, Interrupted."""
-    try:
+    with understood_as("count"):
         asked = msgspec.msgpack.decode(there.asked, type=_Asked)
         wanted = CountSpec.model_validate(asked.count)
         (campaign,) = there.campaigns
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(f"this is no count: {error}", "client and workers must be of one release") from error
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
     outcome = count_campaign(
         campaign, Results(there.results), there.console, fresh=True, only=asked.variant, find=there.find
@@ -82,17 +78,12 @@ class CountErrands:
             asked.check(able[0].server.features)
             for variant in able:
                 key = RunKey(plan.campaign.name, variant.label, f"{chosen.label}{COUNTED}", 1)
-                if not fresh and asked.is_there(results, key, variant, wanted.engine):
-                    self._note_kind(results, key)
+                there = None if fresh else asked.run_there(results, key, variant, wanted.engine)
+                if there is not None and there.record.counted is not None:
+                    self._kinds[f"{there.record.host.cpu_model}, {there.record.counted.libc}, "] += 1
                 else:
                     errand = _errand(plan, variant, chosen, key, wanted)
                     self.left[errand.id] = errand
-
-    def _note_kind(self, results: Results, key: RunKey) -> None:
-        folder = results.find(key)
-        run = read_run(folder) if folder is not None else None
-        if isinstance(run, Run) and run.record.counted is not None:
-            self._kinds[f"{run.record.host.cpu_model}, {run.record.counted.libc}, "] += 1
 
     def preferred(self, kinds: Sequence[str]) -> str:
         """Returns the kind that has counted before."""
@@ -135,7 +126,7 @@ def _errand(
         "asked": asked.hex(),
     }
     return Errand(
-        id=digests.of(msgspec.json.encode(identity, order="sorted", enc_hook=str))[:16],
+        id=errand_id(identity),
         name=f"{variant.label}, {key.workload}",
         questions=((plan, chosen),),
         servers=tuple(dict.fromkeys((base.server.spec, variant.server.spec))),

@@ -19,6 +19,7 @@ from typing import IO, Any
 from distributed import get_worker
 from distributed.core import Status
 
+from pgstrata.child_end import ends_within
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.files.bounded import json_any
 from pgstrata.files.building import building
@@ -209,9 +210,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
+    if not ends_within(process, END_SECONDS):
         process.kill()
         process.wait()
 

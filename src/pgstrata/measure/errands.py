@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import FleetSpec
+from pgstrata.errors import UsageError
+from pgstrata.files import digests
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import Build
 from pgstrata.store import Run
@@ -100,4 +104,19 @@ class There:
     check: Callable[[], None] = field(repr=False)
 
 
-__all__ = ["Errand", "Errands", "There"]
+def errand_id(identity: object) -> str:
+    """Returns the identity of an errand: the same for everything that is asked in the same way."""
+    return digests.of(msgspec.json.encode(identity, order="sorted", enc_hook=str))[:16]
+
+
+@contextmanager
+def understood_as(what: str) -> Iterator[None]:
+    """Decodes in the block what a client asked. Raises UsageError where that is not what it stands for."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError) as error:
+        hint = "client and workers must be of one release"
+        raise UsageError(f"this is no {what}: {error}", hint) from error
+
+
+__all__ = ["Errand", "Errands", "There", "errand_id", "understood_as"]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pgstrata.child_end import ends_within
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.isolation import becoming
@@ -201,8 +202,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     for number, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+        ends_within(process, seconds)
     # What was killed is gone only when the kernel has come to it; the folder of the build is removed next.
     until = time.monotonic() + GONE_SECONDS
     with contextlib.suppress(ProcessLookupError, PermissionError):

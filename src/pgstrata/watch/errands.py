@@ -14,10 +14,10 @@ from msgspec import structs
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.campaign.study import FleetSpec
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.files import digests, disk
+from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular, storing
-from pgstrata.measure.errands import Errand, There
+from pgstrata.measure.errands import Errand, There, errand_id, understood_as
 from pgstrata.measure.two_servers import TwoServers
 from pgstrata.search.bisect.errands import unbuilt
 from pgstrata.search.bisect.line import Stop
@@ -57,13 +57,9 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def measure_there(there: There) -> bytes:
     """Measures a commit against the anchor on a machine of a fleet, and returns its values. Raises as
     `Measuring.measure`."""
-    try:
+    with understood_as("commit"):
         asked = msgspec.msgpack.decode(there.asked, type=_Asked)
         file = WatchFile.model_validate(asked.file)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(
-            f"this is no commit: {error}", "client and workers must be of one release"
-        ) from error
     if len(there.campaigns) != len(file.series):
         raise UsageError(f"{len(there.campaigns)} campaigns came for {len(file.series)} series")
     measuring = _MeasuringThere(there, asked, file)
@@ -217,7 +213,7 @@ class WatchErrands:
     def _id(self, stop: Stop) -> str:
         """Returns the identity of a commit in the question that the watch asks now."""
         asked = {name: series.asked for name, series in self._known.series.items()}
-        return digests.of(msgspec.json.encode([stop.id, asked], order="sorted"))[:16]
+        return errand_id([stop.id, asked])
 
     def _errand(self, stop: Stop) -> Errand:
         known, measuring = self._known, self._pass.measuring

@@ -61,21 +61,22 @@ class AskedSteps:
             f"steps that can be counted: {names}" if names else "choose another workload",
         )
 
-    def is_there(self, results: Results, key: RunKey, variant: PlannedVariant, engine: str) -> bool:
-        """Returns whether a finished run of this variant has counted everything that is asked for, in the
-        same way. engine: its name, or `auto` for any."""
+    def run_there(self, results: Results, key: RunKey, variant: PlannedVariant, engine: str) -> Run | None:
+        """Returns the finished run of this variant that has counted everything that is asked for, in the
+        same way; None where there is none. engine: its name, or `auto` for any."""
         folder = results.find(key)
         run = read_run(folder) if folder is not None else None
         if not isinstance(run, Run) or run.record.counted is None:
-            return False
+            return None
         counted = run.record.counted
         wanted = {phase.step.name for phase in self.plan(variant.server.features).steps}
-        return (
+        is_whole = (
             wanted <= {step.name for step in counted.steps} | counted.left_out.keys()
             and not difference(variant, self.chosen, run.record)
             and engine in ("auto", counted.engine)
             and counted.simulated == self.wanted.simulate
         )
+        return run if is_whole else None
 
 
 __all__ = ["PILOT", "AskedSteps"]

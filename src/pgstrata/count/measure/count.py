@@ -211,7 +211,10 @@ class _Count:
         if fresh:
             for key in keys.values():
                 kept.drop(self._results.root, key)
-        elif all(self._asked.is_there(self._results, keys[v.label], v, self._engine.name) for v in variants):
+        elif all(
+            self._asked.run_there(self._results, keys[v.label], v, self._engine.name) is not None
+            for v in variants
+        ):
             self._say(f"{self._label}: counted already")
             return
         with self._interrupts.shield():

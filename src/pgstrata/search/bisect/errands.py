@@ -13,9 +13,8 @@ from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.campaign.study import FleetSpec
 from pgstrata.count.measure.counted_pair import count_two
 from pgstrata.errors import BuildError, ServerError, UsageError
-from pgstrata.files import digests
 from pgstrata.files.disk import remove_tree
-from pgstrata.measure.errands import Errand, There
+from pgstrata.measure.errands import Errand, There, errand_id, understood_as
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.observe import machine
 from pgstrata.search.bisect import state as states
@@ -74,12 +73,10 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def count_pair_there(there: There) -> bytes:
     """Counts a commit and the good end on a machine of a fleet. Raises UsageError for a step that cannot be
     counted, ServerError where the good end cannot be measured or the machine is at fault, StoreError."""
-    try:
+    with understood_as("pair"):
         asked = msgspec.msgpack.decode(there.asked, type=_Asked)
         (campaign,) = there.campaigns
         base, other = campaign.variants
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(f"this is no pair: {error}", "client and workers must be of one release") from error
     begun = time.monotonic()
     there.find(base.server, campaign.build_of(base))
     try:
@@ -222,8 +219,7 @@ class SearchErrands:
         self._is_idle = True
 
     def _id(self, position: int) -> str:
-        identity = [self._search.question(), self._search.line.stops[position].id]
-        return digests.of(msgspec.json.encode(identity, order="sorted", enc_hook=str))[:16]
+        return errand_id([self._search.question(), self._search.line.stops[position].id])
 
     def _errand(self, position: int) -> Errand:
         search, line = self._search, self._search.line
