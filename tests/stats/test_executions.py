@@ -124,7 +124,7 @@ def test_a_large_factor_is_known_after_a_few_pairs(kind: str, queries: int) -> N
     ends = [watched(*pairs(kind, 87.0, rng), queries) for _ in range(50)]
     assert {word for word, _, _ in ends} == {"faster"}
     assert np.quantile([count for _, count, _ in ends], 0.9) <= 6
-    assert np.median([count for _, count, _ in ends]) <= 4
+    assert np.median([count for _, count, _ in ends]) <= (4 if queries == 1 else 5)
 
 
 def test_a_small_difference_is_known_after_many_pairs() -> None:

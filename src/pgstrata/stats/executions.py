@@ -1,10 +1,11 @@
 """The verdict on single executions in pairs, from the third pair on, however often it is looked at.
 
-The evidence is that of the t test with a normal prior on the standardised effect (`stats.sequential`), mixed
-over priors of very different widths: narrow ones find a difference of a few percent in many pairs, wide ones
-a factor in three. A mixture of test martingales is a test martingale (Robbins 1970; Howard, Ramdas,
-McAuliffe and Sekhon 2021), so its guarantee is the same: the interval leaves out the truth at some look with
-probability 1 − confidence at most.
+Before `ENOUGH` pairs the evidence is that of the t test with a normal prior on the standardised effect
+(`stats.sequential`), mixed over priors of very different widths: narrow ones find a difference of a few
+percent, wide ones a factor in three pairs. A mixture of test martingales is a test martingale (Robbins 1970;
+Howard, Ramdas, McAuliffe and Sekhon 2021). From there on repeated confidence intervals, narrower because they
+have an end (`MOST` pairs), find what takes many pairs. Both share the probability of an error, so together
+the interval leaves out the truth at some look with probability 1 − confidence at most.
 
 The t test assumes independent, normal pairs. Heavy tails make it conservative (Benjamini 1983). Pairs that
 share a state of the machine do not: three pairs of one state agree better than three pairs of several, and so
@@ -30,6 +31,12 @@ from pgstrata.stats.verdict import Verdict, judge, widened
 
 ENOUGH = 16
 """Pairs from which on their own scatter says how much they differ by chance."""
+
+MOST = 1000
+"""Pairs that are taken at most: at this end repeated confidence intervals aim."""
+
+EARLY = 0.2
+"""Share of the probability of an error that looks before `ENOUGH` pairs may spend."""
 
 GUARD = math.log(1.25)
 """By this much, as a log ratio, fewer pairs may be off together."""
@@ -73,13 +80,27 @@ def look(
     if e.n < FIRST:
         verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {FIRST} pairs")
+    if e.n >= ENOUGH:
+        half, p = _within(e, criterion.confidence, allowance / (1.0 - EARLY))
+        return judge(e, widened(e, half, criterion.confidence), p, criterion)
     half = math.inf
     if math.isfinite(e.standard_error):
-        half = _errors(e, criterion.confidence, allowance) * e.standard_error + guard
+        half = _errors(e, criterion.confidence, allowance / EARLY) * e.standard_error + guard
     beyond = max(0.0, abs(e.log) - guard)
     # What a start is by chance is drawn once, however often one looks.
-    p = min(1.0, allowance * math.exp(-_log_evidence(replace(e, standard_error=e.error), beyond)))
+    evidence = _log_evidence(replace(e, standard_error=e.error), beyond)
+    p = min(1.0, allowance / EARLY * math.exp(-evidence))
     return judge(e, widened(e, half, criterion.confidence), p, criterion)
+
+
+def _within(e: Estimate, confidence: float, allowance: float) -> tuple[float, float]:
+    """Returns how far the interval reaches to each side, as a log ratio, and the p-value of no difference,
+    from `ENOUGH` pairs on."""
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return math.inf, 1.0
+    span = max(MOST, e.n) / ENOUGH
+    errors = sequential.errors_within(e.freedom, span, 1.0 - (1.0 - confidence) / allowance)
+    return errors * e.standard_error, min(1.0, allowance * sequential.p_value_within(e, span))
 
 
 def _estimate(
@@ -127,4 +148,4 @@ def _errors_of(freedom: float, worth: float, confidence: float, allowance: float
     return math.expm1(high)
 
 
-__all__ = ["ENOUGH", "FIRST", "GUARD", "look"]
+__all__ = ["ENOUGH", "FIRST", "GUARD", "MOST", "look"]

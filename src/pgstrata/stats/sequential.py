@@ -97,10 +97,15 @@ def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) ->
     """Returns the interval of the log ratio at any look until `span` times as much is measured as at the
     first one; infinite without an error. Raises ValueError for a span below 1."""
     check_share("confidence", confidence)
-    level = NormalDist().cdf(_errors(span, confidence))
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return -math.inf, math.inf
-    return widened(e, student_quantile(e.freedom, level) * e.standard_error, confidence)
+    return widened(e, errors_within(e.freedom, span, confidence) * e.standard_error, confidence)
+
+
+def errors_within(freedom: float, span: float, confidence: float) -> float:
+    """Returns how many standard errors with so many degrees of freedom that interval reaches to each side.
+    Raises ValueError for a span below 1."""
+    return student_quantile(freedom, NormalDist().cdf(_errors(span, confidence)))
 
 
 def p_value_within(e: Estimate, span: float) -> float:
