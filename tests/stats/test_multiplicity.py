@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.stats.criterion import Criterion
-from pgstrata.stats.multiplicity import adjust, adjust_verdicts
+from pgstrata.stats.multiplicity import adjust, adjust_verdicts, holds_among
 from pgstrata.stats.verdict import Verdict, compare
 
 p_values = st.lists(st.floats(min_value=0, max_value=1), max_size=60)
@@ -25,6 +25,21 @@ def test_adjusted_is_the_definition(p: list[float]) -> None:
         want = min(min(1.0, q * m / (i + 1)) for i, q in enumerate(ranks) if q >= value)
         assert adjusted == pytest.approx(want)
         assert adjusted >= value * (1 - 1e-12)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=0.06), max_size=60), st.integers(0, 60))
+def test_what_is_known_on_the_way_is_adjusted_so_at_the_end(p: list[float], unknown: int) -> None:
+    comparisons = len(p) + unknown
+    known: list[float] = []
+    for value in p:
+        if holds_among(value, comparisons, len(known)):
+            known.append(value)
+    at_the_end = adjust([*known, *[1.0] * (comparisons - len(known))])[: len(known)]
+    assert all(value <= 0.05 * (1 + 1e-12) for value in at_the_end)
+
+
+def test_the_second_difference_needs_less_than_the_first() -> None:
+    assert not holds_among(0.002, 99, 1) and holds_among(0.002, 99, 3)
 
 
 def test_no_comparisons() -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pgstrata.stats.criterion import USUAL
 from pgstrata.stats.verdict import Verdict
 
 Key = TypeVar("Key")
@@ -31,6 +32,19 @@ def adjust(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum.accumulate(of_rank[::-1])[::-1]
     return [float(value) for value in np.clip(adjusted, 0, 1)]
+
+
+def holds_among(
+    p_value: float, comparisons: float, differing: int, confidence: float = USUAL.confidence
+) -> bool:
+    """Returns whether a comparison still differs when all p-values are adjusted as `adjust` does, whatever
+    becomes of those that are not known.
+
+    comparisons: all of them; differing: so many others are known to differ, by this rule, and their p-values
+    change no more. In whatever order they became known, the k smallest p-values are at most
+    k × (1 − confidence) ÷ comparisons.
+    """
+    return p_value * comparisons <= (1.0 - confidence) * (differing + 1)
 
 
 def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.driver.spec import SqlSpec
-from pgstrata.measure.turns.queries import START_PAIRS, Query, order_after_start, queries_of
+from pgstrata.measure.turns.queries import START_PAIRS
+from pgstrata.measure.turns.query_pairs import Query, order_after_start, queries_of
 from pgstrata.page.queries import read
 from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
+from pgstrata.stats.verdict import Verdict
 from pgstrata.workload.core.language import Script, Sql
 from pgstrata.workload.core.queries import planned_first, query_step
 from support.interleaved import by_variant
@@ -103,17 +106,58 @@ def test_a_pass_tells_how_long_queries_take_and_which_cannot_be_executed() -> No
     assert by_name["cut"].turns["b"].end == "limited"
 
 
-def test_queries_get_equal_parts_of_the_time_and_the_shortest_begin() -> None:
-    queries = queries_of({label: [done("short", 0.01), done("long", 0.5)] for label in ("a", "b")})
+def verdict(n: int, low: float, ratio: float, high: float) -> Verdict:
+    return Verdict("unclear", ratio, low, high, 0.02, 0.95, n, 0.1, None, "")
+
+
+def test_the_next_pair_is_that_of_the_query_that_is_likely_to_be_known_first() -> None:
+    queries = queries_of(
+        {
+            "a": [done("short", 0.01), done("long", 0.5), done("clear", 2.0), done("longest", 2.0)],
+            "b": [done("short", 0.01), done("long", 0.5), done("clear", 0.1), done("longest", 2.0)],
+        }
+    )
+    # One that takes twenty times as long on a side needs a few pairs only.
+    order = sorted(queries, key=lambda query: query.seconds_left)
+    assert [query.name for query in order] == ["short", "long", "clear", "longest"]
+    short, long, *_ = order
+    for pair in range(16):
+        short.begin_pair(1, 20.0 * pair)
+        short.pair_seconds += 0.25
+    assert short.seconds_left == 0.25
+    # It differs by less than the interval is wide, and by too much to be the same.
+    short.look([verdict(16, 0.93, 0.965, 1.0)])
+    assert 0.25 < short.seconds_left < long.seconds_left
+    # What is neither beyond the margin nor within it is not known soon.
+    short.look([verdict(16, 0.97, 0.9805, 0.991)])
+    assert short.seconds_left > 4 * long.seconds_left
+    short.look([verdict(16, 0.97, 1.01, 1.05), verdict(16, 0.9, 0.99, 1.09)])
+    assert short.seconds_left > long.seconds_left
+    short.look([verdict(16, 0.0, 0.99, math.inf)])
+    assert short.seconds_left == 16 * 0.25
+
+
+def test_what_cannot_be_known_in_time_comes_last() -> None:
+    short, long = queries_of({label: [done("short", 0.1), done("long", 3.0)] for label in ("a", "b")})
+    short.begin_pair(1, 100.0)
+    short.pair_seconds = 2.0
+    # One pair of it is half a minute of waiting for the other's next block.
+    assert long.rank(101.0, 1000.0) < short.rank(101.0, 1000.0)
+    assert short.rank(101.0, 190.0) < long.rank(101.0, 190.0)
+    assert long.rank(111.0, 1000.0) > short.rank(111.0, 1000.0)
+
+
+def test_pairs_lie_apart_while_other_queries_wait() -> None:
+    queries = queries_of({label: [done(f"q{n}", 0.1) for n in range(30)] for label in ("a", "b")})
     now = 0.0
-    for _ in range(200):
-        query = min(queries, key=lambda waiting: waiting.due)
+    for _ in range(300):
+        query = min(queries, key=lambda query: query.rank(now, 1e6))
         query.begin_pair(1, now)
-        query.pair_seconds += (took := 0.25 if query.name == "short" else 1.5)
-        now += took
-    short, long = queries
-    assert short.name == "short" and short.pairs > 5 * long.pairs > 0
-    assert abs(short.pair_seconds - long.pair_seconds) <= 1.5
+        query.pair_seconds += 0.4
+        now += 0.5
+    # Twenty take turns every ten seconds, those first that began first; none takes two pairs in a block.
+    assert [query.pairs for query in queries] == [15] * 20 + [0] * 10
+    assert all(len(query.blocks) == query.pairs for query in queries)
 
 
 def test_pairs_that_begin_within_seconds_are_one_block() -> None:

@@ -1,61 +1,56 @@
 """The queries of a step, each executed alone in pairs: A B, B A, A B, … until it is known.
 
 All clusters are up, and one query is executed at a time on the whole machine. The next pair is that of the
-query that will have used the least time with it: all queries that are not known get equal parts of the time,
-those that take the least begin, and pairs of one query lie apart, so that they share no state of the machine.
+query that is likely to be known first: so what takes little time begins, and as many as possible are known
+when the time is over. Pairs of one query lie apart while others wait, so that they share no state of the
+machine.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from msgspec import structs
-
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule, begins_anew
+from pgstrata.campaign.plan.order import Schedule, begins_anew
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query, scatter_of_pairs
 from pgstrata.measure.measurement import other_load_of, turn_of
 from pgstrata.measure.placement import draw_cpus
-from pgstrata.measure.portions import as_portion, portions_of
+from pgstrata.measure.portions import as_portion
 from pgstrata.measure.turns.arms import ArmTurns
 from pgstrata.measure.turns.causes import Differing, search_causes
 from pgstrata.measure.turns.group import Group
 from pgstrata.measure.turns.interleaved import interleave
 from pgstrata.measure.turns.participant import Participant
 from pgstrata.measure.turns.phases import mean_cpu, mean_planning
-from pgstrata.stats.criterion import USUAL, Criterion
+from pgstrata.measure.turns.query_pairs import (
+    LONGEST_MESSAGE,
+    Query,
+    order_after_start,
+    queries_of,
+    replaced,
+    with_execution,
+)
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import START_ERROR
-from pgstrata.stats.executions import FIRST
+from pgstrata.stats.executions import FIRST, MOST
+from pgstrata.stats.multiplicity import holds_among
 from pgstrata.stats.verdict import Verdict
-from pgstrata.store.record import QueryPairs, QueryTurns
-from pgstrata.turns.model import order_of_pair
+from pgstrata.store.record import QueryPairs
 from pgstrata.turns.windows import START_AGAIN_SECONDS
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.queries import planned_first
-from pgstrata.workload.core.recorded import CANCELLED
-
-WARM_SECONDS = 0.25
-"""A query that takes less is executed in portions. The first does not count: its connection is new, and reads
-its catalogs again."""
 
 PLANNED_SECONDS = 1.0
-"""One that takes less than this, and more than the above, is planned before it counts (EXPLAIN): that reads
-catalogs, too, and what else its first execution takes, 5 to 18 ms, is little of it then."""
-
-MOST_PAIRS = 1000
-"""Of one query."""
-
-BLOCK_SECONDS = 10.0
-"""Pairs of one query that begin within this time are one block, and may share a state of the machine."""
+"""A query that takes less than this, and is not executed in portions, is planned before it counts (EXPLAIN):
+that reads catalogs, too, and what else its first execution takes, 5 to 18 ms, is little of it then."""
 
 LINE_SECONDS = 30.0
 """Between two lines of how many queries are known."""
@@ -64,113 +59,16 @@ START_PAIRS = (8, 128)
 """Of one query before servers start anew, where they do, at least and at most: fewer hardly tell what a start
 is by chance, and after more a few more starts cost nothing."""
 
+OTHER_VERDICTS = 1.1
+"""By how many times a page adjusts for more verdicts than those on the queries of a step, about: other steps
+have verdicts, too."""
+
 WORKERS = "Workers Planned"
 """In the plan of a query with parallel workers."""
 
 READ_AGAIN_BYTES = 2 << 30
 """Data of one cluster with which servers still start anew between pairs. The first execution of a query that
 reads it again does not count, and the page cache of a machine that measures has as much."""
-
-LONGEST_MESSAGE = 200
-"""Characters of what a server says of a query it rejects."""
-
-
-@dataclass
-class Query:
-    """One query while it is executed. turns: by the label of each variant that had it in the pass."""
-
-    name: str
-    turns: dict[str, QueryTurns] = field(default_factory=dict)
-    pairs_of_start: Counter[int] = field(default_factory=Counter)
-    """By the number of the servers' start."""
-    is_known: bool = False
-    pair_seconds: float = 0.0
-    """Of all pairs so far, by the clock."""
-    scatter: float = 0.0
-    """Standard deviation of the log ratio of a pair, of the variant where it is largest."""
-    blocks: list[int] = field(default_factory=list)
-    """The last pair of each block."""
-    block_begun: float = -math.inf
-    """When the last block began, by the monotonic clock."""
-    is_serial: bool | None = None
-    """Whether its plans have no parallel workers; None until it is asked."""
-
-    @property
-    def pairs(self) -> int:
-        """So far."""
-        return self.pairs_of_start.total()
-
-    @property
-    def starts(self) -> int:
-        """How many starts with equally many pairs would tell as much as its own, rounded down: a single pair
-        after a start is hardly a second one (Kish 1965, 11.7)."""
-        return self.pairs**2 // sum(count**2 for count in self.pairs_of_start.values())
-
-    @property
-    def seconds(self) -> float:
-        """Of an execution, on the variant that takes longest."""
-        return max((turns.seconds or 0.0 for turns in self.turns.values()), default=0.0)
-
-    @property
-    def portions(self) -> tuple[int, int]:
-        """Executions of a portion, and portions of a turn that count."""
-        return portions_of(self.seconds, QUERY_SECONDS)
-
-    @property
-    def due(self) -> float:
-        """Seconds that will have been spent on it after another pair."""
-        executions, portions = self.portions if self.in_portions else (1, 0)
-        once = len(self.turns) * self.seconds * executions * (1 + portions)
-        return self.pair_seconds + (self.pair_seconds / self.pairs if self.pairs else once)
-
-    def begin_pair(self, start: int, now: float) -> None:
-        """Counts a pair. start: the number of the servers' start; now: by the monotonic clock."""
-        self.pairs_of_start[start] += 1
-        if now - self.block_begun >= BLOCK_SECONDS:
-            self.block_begun = now
-            self.blocks.append(self.pairs)
-        else:
-            self.blocks[-1] = self.pairs
-
-    @property
-    def in_portions(self) -> bool:
-        """Whether it is executed in portions, of which the first does not count."""
-        return self.seconds < WARM_SECONDS
-
-
-def order_after_start(start: int, pair: int, variants: int) -> list[int]:
-    """Returns the numbers of the variants in their order in a pair of a query, counted from the start of the
-    servers; both numbers from 1.
-
-    Who comes first after a start gets other memory than who comes second
-    (benchmarks/results/queries.md): after every second start that is another one.
-    """
-    return order_of_pair(pair + 2 * (start - 1), variants)
-
-
-def queries_of(passes: Mapping[str, Sequence[StatementDone]]) -> list[Query]:
-    """Returns the queries of a pass on each variant, those that take the least time first. passes: what the
-    driver recorded, by the label of the variant."""
-    queries: dict[str, Query] = {}
-    for label, statements in passes.items():
-        for statement in statements:
-            query = queries.setdefault(statement.name, Query(statement.name))
-            turns = query.turns.get(label, QueryTurns(name=statement.name))
-            query.turns[label] = _with_execution(turns, statement)
-    return sorted(queries.values(), key=lambda query: query.seconds)
-
-
-def _with_execution(turns: QueryTurns, statement: StatementDone) -> QueryTurns:
-    if statement.error is None:
-        least = min(statement.seconds, turns.seconds or statement.seconds)
-        return _replaced(turns, seconds=least)
-    if statement.error.sqlstate == CANCELLED:
-        return _replaced(turns, end="limited")
-    return _replaced(turns, end="rejected", reason=server_said(statement.error.message, LONGEST_MESSAGE))
-
-
-def _replaced(turns: QueryTurns, **changes: object) -> QueryTurns:
-    return structs.replace(turns, **changes)
 
 
 class QueryExecution:
@@ -201,7 +99,8 @@ class QueryExecution:
         self._margin, self._seconds, self._pairs, self._leave = margin, seconds, pairs, leave
         self._start_anew, self._start, self._start_seconds = start_anew, 1, START_AGAIN_SECONDS
         self._queries = queries_of({participant.label: participant.once() for participant in self._here})
-        self._comparisons = max(1, len(self._queries) * (len(self._here) - 1))
+        self._comparisons = max(1, len(self._queries) * (len(self._here) - 1)) * OTHER_VERDICTS
+        self._differences = 0
 
     def execute(self) -> None:
         """Executes them and keeps the records. Raises Interrupted."""
@@ -221,7 +120,7 @@ class QueryExecution:
                 known, left = sum(query.is_known for query in self._queries), numbers.clock(deadline - now)
                 self._base.run.progress.say(f"  {known} of {count} known, at most {left} left")
             self._begin_anew(waiting)
-            self._execute(min(waiting, key=lambda query: query.due))
+            self._execute(min(waiting, key=lambda query: query.rank(now, deadline)))
         seconds = time.monotonic() - begun
         self._keep(seconds)
         if self._pairs is None:
@@ -232,7 +131,7 @@ class QueryExecution:
 
     def _goes_on(self, query: Query) -> bool:
         """Returns whether another pair of a query can add knowledge."""
-        most = MOST_PAIRS if self._pairs is None else self._pairs
+        most = MOST if self._pairs is None else self._pairs
         return not query.is_known and query.pairs < most and len(self._sides(query)) > 1
 
     def _sides(self, query: Query) -> list[Participant]:
@@ -268,28 +167,34 @@ class QueryExecution:
         # After an odd pair one variant has come first once more than the other, which few pairs forgive.
         looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
         if looks and self._pairs is None:
-            query.is_known = self._known(query)
+            verdicts = [self._verdict(side, query) for side in self._sides(query)[1:]]
+            query.is_known = all(self._holds(verdict) for verdict in verdicts)
+            query.look(verdicts)
+            if query.is_known:
+                self._differences += sum(verdict.word != "same" for verdict in verdicts)
 
     def _begin_anew(self, waiting: Sequence[Query]) -> None:
-        """Starts servers anew where another start tells more of the queries than another pair of each."""
-        pairs = sum(query.pairs_of_start[self._start] for query in waiting) / len(waiting)
-        if self._start_anew is None or pairs < START_PAIRS[0]:
+        """Starts servers anew where another start tells more of the queries that took turns since the last
+        than another pair of each."""
+        taking = [query for query in waiting if query.pairs_of_start[self._start]]
+        if self._start_anew is None or not taking:
             return
-        if pairs < min(START_PAIRS[1], self._pairs_of_a_start(waiting)):
+        pairs = sum(query.pairs_of_start[self._start] for query in taking) / len(taking)
+        if pairs < START_PAIRS[0] or pairs < min(START_PAIRS[1], self._pairs_of_a_start(taking)):
             return
         self._start += 1
         begun = time.monotonic()
         self._start_anew(self._start)
         self._start_seconds = time.monotonic() - begun
 
-    def _pairs_of_a_start(self, waiting: Sequence[Query]) -> float:
+    def _pairs_of_a_start(self, taking: Sequence[Query]) -> float:
         """Returns how many pairs of each query after each start make the error least for the time they take.
 
         It is a sample of two stages, of which the first is what a start is by chance (Cochran 1977, 10.6).
         """
-        pair_seconds = sum(query.pair_seconds for query in waiting) / sum(query.pairs for query in waiting)
-        scatter = median(query.scatter for query in waiting)
-        return scatter / START_ERROR * math.sqrt(self._start_seconds / len(waiting) / pair_seconds)
+        pair_seconds = sum(query.pair_seconds for query in taking) / sum(query.pairs for query in taking)
+        scatter = median(query.scatter for query in taking)
+        return scatter / START_ERROR * math.sqrt(self._start_seconds / len(taking) / pair_seconds)
 
     def _turn(self, side: Participant, query: Query) -> None:
         if side.error is not None or side.measurement is None:
@@ -339,13 +244,13 @@ class QueryExecution:
         """Notes that the driver of a query has ended with an error; its server may have ended, too."""
         self._leave(side, Participant.accepts_connections)
         message = server_said(error.message, LONGEST_MESSAGE)
-        query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
+        query.turns[side.label] = replaced(query.turns[side.label], end="rejected", reason=message)
 
     def _succeeds(self, side: Participant, query: Query, statements: Sequence[StatementDone]) -> bool:
         """Returns whether all executions have; notes the first that has not."""
         failed = next((statement for statement in statements if statement.error is not None), None)
         if failed is not None:
-            query.turns[side.label] = _with_execution(query.turns[side.label], failed)
+            query.turns[side.label] = with_execution(query.turns[side.label], failed)
         return failed is None
 
     def _add_turn(
@@ -358,7 +263,7 @@ class QueryExecution:
         turns = query.turns[side.label]
         if (turn := turn_of(statements, query.pairs, other_load)) is None:
             return
-        query.turns[side.label] = _replaced(
+        query.turns[side.label] = replaced(
             turns,
             slices=(*turns.slices, turn),
             planning=(*turns.planning, mean_planning(statements)),
@@ -366,11 +271,6 @@ class QueryExecution:
             starts=query.starts,
             blocks=tuple(query.blocks),
         )
-
-    def _known(self, query: Query) -> bool:
-        """Returns whether the verdict on a query holds for all variants, also among the verdicts of all
-        queries."""
-        return all(self._holds(self._verdict(side, query)) for side in self._sides(query)[1:])
 
     def _verdict(self, side: Participant, query: Query) -> Verdict:
         both = (self._side(self._base, query), self._side(side, query))
@@ -381,7 +281,7 @@ class QueryExecution:
         """Returns whether a verdict is decided, also among those of all queries."""
         if not verdict.decided:
             return False
-        return verdict.word == "same" or verdict.p_value * self._comparisons <= 1.0 - USUAL.confidence
+        return verdict.word == "same" or holds_among(verdict.p_value, self._comparisons, self._differences)
 
     def differing(self) -> list[Differing]:
         """Returns the queries that are proven slower on a variant, largest losses first, then faster ones."""
@@ -426,14 +326,15 @@ class QueryExecution:
     def _keep(self, seconds: float) -> None:
         for query in self._queries:
             if self._pairs is None and not query.is_known and len(self._sides(query)) > 1:
+                a_pair = numbers.duration(query.seconds_of_pair)
                 reason = (
                     f"its time was over after {numbers.counted(query.pairs, 'pair')}"
                     if query.pairs
-                    else f"a pair would take {numbers.duration(query.due)}, and the time was for shorter ones"
+                    else f"a pair would take {a_pair}, and the time was for shorter ones"
                 )
                 for label, turns in query.turns.items():
                     if not turns.end:
-                        query.turns[label] = _replaced(turns, reason=reason)
+                        query.turns[label] = replaced(turns, reason=reason)
         for participant in self._here:
             if participant.measurement is not None:
                 of_each = (query.turns.get(participant.label) for query in self._queries)
@@ -475,4 +376,4 @@ def measure(group: Group, schedule: Schedule) -> None:
             participant.store_once()
 
 
-__all__ = ["Query", "QueryExecution", "measure", "order_after_start", "queries_of"]
+__all__ = ["QueryExecution", "measure"]
