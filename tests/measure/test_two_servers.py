@@ -5,12 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import Variant
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.run.cause import DISK_FULL
-from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers, steps_of
+from pgstrata.measure.two_servers import (
+    MeasuredWork,
+    OtherFailedError,
+    TwoServers,
+    WaitedError,
+    steps_of,
+)
+from pgstrata.store import Run, RunKey
+from pgstrata.store.read import read_run
+from pgstrata.store.record import Slice, StepRecord
+from support.runs import clone_run, make_run
 
 
 def asked(*steps: str, workload: str = "sysbench", **more: object) -> TwoServers:
@@ -39,6 +50,31 @@ def test_a_step_that_is_not_there_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="sysbench has no step 'point-qery'") as refused:
         asked("point-qery").campaign()
     assert "point-query" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("waited", [0.0, 0.5])
+def test_what_waited_too_often_is_measured_anew(tmp_path: Path, waited: float) -> None:
+    source = make_run(tmp_path / "source", RunKey("c", "x", "insert", 1), seconds=2)
+
+    def change(step: StepRecord) -> StepRecord:
+        slices = tuple(Slice(pair=n, seconds=1.0, rate=20.0 + n % 3, waited=waited) for n in range(1, 21))
+        return structs.replace(step, slices=slices, measured=True)
+
+    results = tmp_path / "results"
+    both = [
+        read_run(clone_run(results, source, RunKey("two", label, "insert", 1), change=change))
+        for label in ("base", "other")
+    ]
+    base, other = (run for run in both if isinstance(run, Run))
+    work = MeasuredWork(("qr100",), workload="insert")
+    two = TwoServers(work, Variant(server="pg:16"), Variant(server="pg:17"), "two", results)
+    if not waited:
+        assert two.ratios(base, other)["qr100"].log_ratio == 0.0
+        assert base.folder.exists() and other.folder.exists()
+        return
+    with pytest.raises(WaitedError, match="in 20 of 20 pairs a server waited for a CPU"):
+        two.ratios(base, other)
+    assert list(results.rglob("run.json")) == []
 
 
 def test_a_full_disk_is_no_fault_of_the_second_server() -> None:

@@ -19,6 +19,7 @@ from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import ProfileSpec, Study, Variant, Workload
 from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.files.disk import storing
 from pgstrata.judge.costs import connection_cpu
 from pgstrata.judge.pairs import left_out, pairs_of
 from pgstrata.judge.plan_shape import plan_changes
@@ -32,6 +33,7 @@ from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
 from pgstrata.store.record import OTHER_LOAD, StepRecord
+from pgstrata.store.write import remove
 from pgstrata.suggest import meant
 from pgstrata.workload.catalog import find
 from pgstrata.workload.core.language import Step
@@ -123,6 +125,10 @@ class MeasuredRatio:
 
 class TooFewPairsError(StoreError):
     """The rates of two servers cannot be compared: too few pairs of slices were not disturbed."""
+
+
+class WaitedError(TooFewPairsError):
+    """The same, because servers waited for a CPU that other programs had."""
 
 
 class OtherFailedError(ServerError):
@@ -219,8 +225,19 @@ class TwoServers:
     def measure_each(self, console: Console) -> dict[str, MeasuredRatio]:
         """Measures as `measure` does, for every step of the work by its name."""
         self.run(console)
-        runs = self.both(campaign_runs(Results(self.results), self.name))
-        return {step: _read(step, self.name, *runs) for step in self.work.steps}
+        return self.ratios(*self.both(campaign_runs(Results(self.results), self.name)))
+
+    def ratios(self, base: Run, other: Run) -> dict[str, MeasuredRatio]:
+        """Returns the ratios of two runs by step. Raises TooFewPairsError, and where it is a WaitedError
+        removes both: the same command measures anew, when the machine has time. StoreError where that fails.
+        """
+        try:
+            return {step: _read(step, self.name, base, other) for step in self.work.steps}
+        except WaitedError:
+            with storing("remove the runs", self.results):
+                for run in (base, other):
+                    remove(run.folder)
+            raise
 
 
 def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
@@ -251,10 +268,10 @@ def _cpu(base: StepRecord, other: StepRecord) -> float | None:
 def _too_few(step: str, pairs: int, first: StepRecord, two: StepRecord) -> TooFewPairsError:
     out, known = left_out(first, two)
     if out:
-        return TooFewPairsError(
+        return WaitedError(
             f"{step} cannot be compared by the rate: in {out} of {known} pairs a server waited for a CPU "
             "that other programs had",
-            "end them, or count: --by instructions",
+            "end them and go on by the same command, or count: --by instructions",
         )
     return TooFewPairsError(f"{step} was too short for a comparison: {pairs} pairs", "give it more --seconds")
 
@@ -291,6 +308,7 @@ __all__ = [
     "OtherFailedError",
     "TooFewPairsError",
     "TwoServers",
+    "WaitedError",
     "normal_error",
     "steps_of",
 ]

@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,15 +40,42 @@ def other_load() -> Iterator[None]:
         yield
 
 
+def first_measured(place: Path, arguments: list[str]) -> Running:
+    """A search that has one measurement on disk. On a machine with much else to do most pairs of its last try
+    may have waited for a CPU: then it ends, says so, and is told to go on."""
+    for _ in range(8):
+        running = Running(place, arguments)
+        if running.wait_for(partial(measured_or_ended, place, running)) == "measured":
+            return running
+        assert running.end() == 1
+    raise AssertionError(running.printed)
+
+
+def gone_on(pgstrata: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The search as it ends: the same command goes on where pairs of a comparison waited for CPUs."""
+    done = pgstrata(*arguments)
+    assert "going on: 1 measurement there already" in done.stderr
+    for _ in range(8):
+        if "cannot be compared by the rate" not in done.stderr:
+            break
+        done = pgstrata(*arguments)
+    return done
+
+
+def measured_or_ended(place: Path, running: Running) -> str:
+    if measured(place) == 1:
+        return "measured"
+    return "ended" if "cannot be compared by the rate" in running.printed else ""
+
+
 @pytest.mark.timeout(3600)  # a dozen servers; the limit is for machines that are busy otherwise
 def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
     delays: list[str], place: Path, pgstrata: Program
 ) -> None:
     delays = [word.replace("100%", "99%") for word in delays]  # at 100% nothing is disturbed
     with other_load():
-        running = Running(place, delays)
-        running.wait_for(lambda: measured(place) == 1)
-    assert len(json.loads((place / "search/bisect.json").read_text())["disturbed"]) == TRIES - 1
+        running = first_measured(place, delays)
+    assert len(json.loads((place / "search/bisect.json").read_text())["disturbed"]) >= TRIES - 1
     second = pgstrata(*delays)
     assert second.returncode == 1
     assert f"process {running.process.pid}" in second.stderr
@@ -62,9 +91,8 @@ def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
         assert time.monotonic() < until, living_in(place)
         time.sleep(0.1)
 
-    done = pgstrata(*delays, "--format", "json")
+    done = gone_on(pgstrata, *delays, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert "going on: 1 measurement there already" in done.stderr
     answer = json.loads(done.stdout)
     assert answer["state"] == "found"
     assert [(g["first"]["id"], g["last"]["id"]) for g in answer["groups"]] == [("./slow.conf", "./slow.conf")]

@@ -25,6 +25,7 @@ from pgstrata.measure.two_servers import (
     OtherFailedError,
     TooFewPairsError,
     TwoServers,
+    WaitedError,
 )
 from pgstrata.numbers import agreeing, counted
 from pgstrata.observe.other_load import OtherLoad
@@ -322,7 +323,15 @@ class _Hunt:
         while True:
             begun, others = time.monotonic(), OtherLoad()
             name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
-            measured = self._measure(by, task, name)
+            try:
+                measured = self._measure(by, task, name)
+            except WaitedError as error:
+                tries -= 1
+                if tries == 0:
+                    raise
+                self._say(f"  {error.message}: measured again")
+                self._check()
+                continue
             seconds = build_seconds + time.monotonic() - begun
             entry = entry_of(by, task, measured, build_seconds, seconds, others.share())
             tries -= 1
