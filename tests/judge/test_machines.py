@@ -94,6 +94,16 @@ def test_a_machine_with_one_side_says_nothing(tmp_path: Path) -> None:
     assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
 
 
+def test_rates_are_of_machines_that_measured_both_sides(tmp_path: Path) -> None:
+    """One has measured the base only, and is twice as fast."""
+    runs = study(tmp_path, {"db1": 0.3, "db2": 0.3}, repeats=1, only={"db2": "other"})
+    step = only(compared(runs))
+    assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
+    results = read_results(tmp_path, base="base")
+    (shown,) = (shown for shown in results.workloads[0].compared if shown.name == STEP)
+    assert (step.base_rate, step.other_rate) == (results.rate(shown, "base"), results.rate(shown, "other"))
+
+
 def test_one_machine_is_judged_as_ever(alike: list[Run]) -> None:
     step = only(compared([run for run in alike if run.machine == "db2"]))
     assert step.across is None and step.evidence == "repeats" and step.verdict.n == 3

@@ -262,6 +262,7 @@ def compare_all(
     here = _by_step(base_runs)
     sides = [_by_step(runs) for runs in other_runs]
     history = _Once(known)
+    measured: dict[tuple[int, str, str], tuple[_Side, _Side]] = {}
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None, str]] = {}
     of_queries: dict[tuple[int, str, str], dict[str, QueryVerdict]] = {}
@@ -271,7 +272,7 @@ def compare_all(
         for workload, step in here:
             if (workload, step) not in there:
                 continue
-            ours, theirs = here[workload, step], there[workload, step]
+            ours, theirs = _on_common_machines(here[workload, step], there[workload, step])
             queries = [
                 query
                 for query in judge_queries(ours, theirs, criterion)
@@ -287,6 +288,7 @@ def compare_all(
                 )
                 of_queries.setdefault(key, {})[name] = query
             ours, theirs, reason = undisturbed(ours, theirs)
+            measured[key] = ours, theirs
             of, verdict, by = _verdict(step, ours, theirs, history, criterion)
             verdict = _with_number_to_use(verdict, ours, theirs)
             evidence[key] = of, by, "" if queries else reason
@@ -310,7 +312,7 @@ def compare_all(
             other.name,
             tuple(
                 replace(
-                    _step(key[1:], here, there, *evidence[key], adjusted[key]),
+                    _step(key[1:], measured[key], *evidence[key], adjusted[key]),
                     queries=tuple(
                         _query(
                             key[1], name, query, adjusted[number, key[1], name], here[key[1:]], there[key[1:]]
@@ -334,8 +336,8 @@ def compare_all(
         for number, (other, there) in enumerate(zip(others, sides, strict=True))
     ]
     return [
-        replace(comparison, curves=tuple(_curves(comparison.steps, here, there)))
-        for comparison, there in zip(comparisons, sides, strict=True)
+        replace(comparison, curves=tuple(_curves(comparison.steps, number, measured)))
+        for number, comparison in enumerate(comparisons)
     ]
 
 
@@ -343,31 +345,36 @@ def _is_wanted(step: str, wanted: set[str]) -> bool:
     return not wanted or step in wanted
 
 
-def _curves(steps: Sequence[StepVerdict], here: _Steps, there: _Steps) -> Iterator[CurveVerdict]:
+def _curves(
+    steps: Sequence[StepVerdict], number: int, measured: Mapping[tuple[int, str, str], tuple[_Side, _Side]]
+) -> Iterator[CurveVerdict]:
+    """Judges the curves of a comparison. number: of the comparison; measured: both sides of its steps."""
     for workload in dict.fromkeys(step.workload for step in steps):
-        its_steps = (step for step in steps if step.workload == workload)
-        yield from judge_curves(workload, [(step.step, _point(step, here, there)) for step in its_steps])
+        points = [
+            (step.step, _point(step, *measured[number, workload, step.step]))
+            for step in steps
+            if step.workload == workload
+        ]
+        yield from judge_curves(workload, points)
 
 
-def _point(step: StepVerdict, here: _Steps, there: _Steps) -> CurvePoint:
+def _point(step: StepVerdict, ours: _Side, theirs: _Side) -> CurvePoint:
     base, other = (
-        [m for m in side[step.workload, step.step].values() if step.machine in ("", m.run.machine)]
-        for side in (here, there)
+        [m for m in side.values() if step.machine in ("", m.run.machine)] for side in (ours, theirs)
     )
     return CurvePoint(step.verdict, CurveSide(step.base_rate, base), CurveSide(step.other_rate, other))
 
 
 def _step(
     key: tuple[str, str],
-    here: _Steps,
-    there: _Steps,
+    sides: tuple[_Side, _Side],
     evidence: Evidence,
     by: Across | None,
     disturbance: str,
     verdict: Verdict,
 ) -> StepVerdict:
-    unit = _first(here[key]).record.rate_unit
-    ours, machine = here[key], ""
+    ours, theirs = sides
+    unit, machine = _first(ours).record.rate_unit, ""
     if by is not None:
         names = {machine_verdict.machine for machine_verdict in by.machines}
         machine = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
@@ -379,7 +386,7 @@ def _step(
         return step_verdict
     parts = None
     if verdict.word in ("slower", "faster"):
-        theirs = {n: m for n, m in there[key].items() if machine in ("", m.run.machine)}
+        theirs = {n: m for n, m in theirs.items() if machine in ("", m.run.machine)}
         parts = operation_parts(_counting(ours), _counting(theirs), ratio)
     return replace(step_verdict, other_rate=base * ratio, operation_parts=parts)
 
@@ -613,6 +620,24 @@ def _seconds(measured: MeasuredStep) -> list[float]:
 
 _Side = dict[int, MeasuredStep]
 """Of one step: by repeat."""
+
+
+def _on_common_machines(base: _Side, other: _Side) -> tuple[_Side, _Side]:
+    """Returns both sides without the runs of machines that say nothing of the other side: rates of different
+    machines are never divided by each other. As they are where no machine has both."""
+    in_pairs = {
+        base[repeat].run.machine
+        for repeat in base.keys() & other.keys()
+        if base[repeat].run.machine == other[repeat].run.machine
+    }
+    here, there = ({m.run.machine for m in side.values()} for side in (base, other))
+    chosen = in_pairs or here & there
+    if not chosen:
+        return base, other
+    ours, theirs = (
+        {repeat: m for repeat, m in side.items() if m.run.machine in chosen} for side in (base, other)
+    )
+    return ours, theirs
 
 
 def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
