@@ -16,7 +16,9 @@ from pgstrata.stats.criterion import USUAL
 from pgstrata.stats.estimate import Estimate
 from pgstrata.store import Run, RunKey
 from pgstrata.store.choose import Side
+from pgstrata.store.record import Host
 from support.machines import STEP, study
+from support.records import step_record, stored_run
 from support.runs import make_run
 
 
@@ -119,6 +121,33 @@ def test_relative_rates_of_the_summary_are_those_of_each_machine(alike: list[Run
     alone = [run for run in runs if run.machine == "db1"]
     (of_one,) = summarise(alone, base="base")
     assert summary.absolute == of_one.absolute
+
+
+def test_repeats_of_one_number_on_two_machines_stay_apart() -> None:
+    """As in folders that were copied together: the newest runs of the two sides are those of other hosts."""
+
+    def run(hostname: str, variant: str, repeat: int, rate: float, minute: int) -> Run:
+        return stored_run(
+            variant,
+            repeat,
+            step_record(STEP, rate=rate * (1 + repeat / 1000)),
+            host=Host(hostname=hostname),
+            run_id=f"{hostname}-{variant}-{repeat}",
+            started=f"2026-01-31T12:{minute:02d}:{repeat:02d}Z",
+        )
+
+    runs = [
+        run(hostname, variant, repeat, rate, minute)
+        for repeat in (1, 2, 3)
+        for minute, (hostname, variant, rate) in enumerate(
+            (("db1", "base", 100.0), ("db2", "other", 350.0), ("db2", "base", 500.0), ("db1", "other", 70.0))
+        )
+    ]
+    comparison = compared(runs)
+    step = only(comparison)
+    assert step.across is not None
+    assert [(verdict.machine, verdict.n) for verdict in step.across.machines] == [("db1", 3), ("db2", 3)]
+    assert step.verdict.ratio == pytest.approx(0.7) and comparison.doubts == ()
 
 
 @pytest.mark.long

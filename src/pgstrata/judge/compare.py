@@ -13,6 +13,7 @@ Which evidence is taken, best first:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -259,8 +260,9 @@ def compare_all(
     """
     wanted = set(steps)
     (base_runs, *other_runs), shared = over_common([base.runs, *(other.runs for other in others)])
-    here = _by_step(base_runs)
-    sides = [_by_step(runs) for runs in other_runs]
+    numbers = _numbers_of_repeats([base_runs, *other_runs])
+    here = _by_step(base_runs, numbers)
+    sides = [_by_step(runs, numbers) for runs in other_runs]
     history = _Once(known)
     measured: dict[tuple[int, str, str], tuple[_Side, _Side]] = {}
     verdicts: dict[tuple[int, str, str], Verdict] = {}
@@ -480,14 +482,38 @@ def _inverse(rate: float | None) -> float | None:
     return 1 / rate if rate else None
 
 
-def _by_step(runs: Sequence[Run]) -> _Steps:
+_Numbers = Mapping[tuple[str, int, str], int]
+"""By workload, repeat and machine."""
+
+
+def _numbers_of_repeats(sides: Sequence[Sequence[Run]]) -> _Numbers:
+    """Returns the numbers of repeats that have another one than their own: results of two hosts that were
+    copied together have runs of the same repeat, and one must not stand for the other."""
+    done = [[run for run in runs if run.done] for runs in sides]
+    machines: dict[tuple[str, int], set[str]] = {}
+    several: set[tuple[str, int]] = set()
+    for runs in done:
+        here: dict[tuple[str, int], set[str]] = {}
+        for run in runs:
+            here.setdefault((run.workload, run.repeat), set()).add(run.machine)
+        several |= {place for place, names in here.items() if len(names) > 1}
+        for place, names in here.items():
+            machines.setdefault(place, set()).update(names)
+    free = itertools.count(1 + max((run.repeat for runs in sides for run in runs), default=0))
+    return {
+        (*place, machine): next(free) for place in sorted(several) for machine in sorted(machines[place])[1:]
+    }
+
+
+def _by_step(runs: Sequence[Run], numbers: _Numbers) -> _Steps:
     """Returns step → repeat → the record of the newest finished run, or of a failed run if no run
-    finished."""
+    finished. numbers: of repeats that have another one than their own."""
     steps: _Steps = {}
     for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
+        number = numbers.get((run.workload, run.repeat, run.machine), run.repeat)
         for record in run.steps:
             if record.measured:
-                steps.setdefault((run.workload, record.name), {})[run.repeat] = MeasuredStep(run, record)
+                steps.setdefault((run.workload, record.name), {})[number] = MeasuredStep(run, record)
     return steps
 
 
