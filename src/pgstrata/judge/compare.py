@@ -670,13 +670,27 @@ def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
     """Returns both sides without the machines on which the step was disturbed, and an empty text; where
     nothing would be left, both sides as they are, and why."""
     machines = list(dict.fromkeys(m.run.machine for m in (*base.values(), *other.values())))
-    reasons = {
-        machine: disturbed(
-            (m.record for m in base.values() if m.run.machine == machine),
-            (m.record for m in other.values() if m.run.machine == machine),
-        )
-        for machine in machines
+    in_turn = {
+        repeat
+        for repeat in base.keys() & other.keys()
+        if _together(base[repeat].run, other[repeat].run) is not None
     }
+
+    def reason_on(machine: str) -> str:
+        pairs = [
+            (base[repeat].record, other[repeat].record)
+            for repeat in sorted(in_turn)
+            if base[repeat].run.machine == machine
+        ]
+        others = (
+            m.record
+            for side in (base, other)
+            for repeat, m in side.items()
+            if m.run.machine == machine and repeat not in in_turn
+        )
+        return disturbed(pairs, others)
+
+    reasons = {machine: reason_on(machine) for machine in machines}
     if not all(reasons.values()):
         base, other = (
             {repeat: m for repeat, m in side.items() if not reasons[m.run.machine]} for side in (base, other)

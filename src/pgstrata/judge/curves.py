@@ -116,7 +116,7 @@ def words_in_turns(
     for clients in base.keys() & other.keys():
         ours, theirs = base[clients], other[clients]
         verdict = verdict_of(pairs_of(ours, theirs), criterion, watched=watched, span=ours.span)
-        reason = disturbed([ours], [theirs])
+        reason = disturbed([(ours, theirs)])
         verdicts[clients] = set_aside(verdict, reason) if reason else verdict
     return curve_words(verdicts)
 

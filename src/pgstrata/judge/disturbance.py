@@ -6,7 +6,7 @@ Nothing is called slower, faster or the same on a disturbed step: its verdict is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pgstrata.judge.pairs import left_out
 from pgstrata.store.record import Disturbance, StepRecord
@@ -28,15 +28,17 @@ SAID = 0.1
 """From this share of the CPUs on a page says that other programs used them, also where verdicts hold."""
 
 
-def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
+def disturbed(pairs: Sequence[tuple[StepRecord, StepRecord]], others: Iterable[StepRecord] = ()) -> str:
     """Returns why a comparison of these records of one step was disturbed; an empty text where it was not.
 
-    base, other: the records of both sides, in the order of their repeats.
+    pairs: of base and other in each repeat in which they took turns; others: further records of both sides,
+    whose slices make no pairs.
     """
-    base, other = list(base), list(other)
-    counts = [left_out(a, b) for a, b in zip(base, other, strict=False)]
+    counts = [left_out(*both) for both in pairs]
     out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
-    seen = [record.disturbance for record in (*base, *other) if record.disturbance is not None]
+    base = [ours for ours, _ in pairs]
+    records = [*(record for both in pairs for record in both), *others]
+    seen = [record.disturbance for record in records if record.disturbance is not None]
     if not seen:
         return ""
     load = _largest(seen, "other_load")
@@ -45,8 +47,8 @@ def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
         if any(part.waited is not None for record in base for part in record.slices):
             grown = any(record.slice_seconds is not None for record in base)
             if load < SAID and not grown:
-                pairs = f"in {out:,} of {known:,} pairs"
-                return f"{pairs} the servers kept each other from a CPU: {LONGER_SLICES}"
+                where = f"in {out:,} of {known:,} pairs"
+                return f"{where} the servers kept each other from a CPU: {LONGER_SLICES}"
             return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
         allowed = _largest(seen, "allowed")
         nouns = {kind_of(record.turns).pair for record in base}
