@@ -50,6 +50,15 @@ def test_a_verdict_needs_equal_recall(ours: float | None, theirs: float | None, 
         assert "at equal recall only" in step.verdict.reason
 
 
+def test_variants_of_one_label_are_told_apart_by_their_side() -> None:
+    """As the runs of two campaigns, which often call a server alike."""
+    sides = Side("a (first)", runs("a", 100, 0.951)), Side("a (second)", runs("a", 200, 0.99))
+    (comparison,) = compare_all(sides[0], [sides[1]])
+    verdict = comparison.steps[0].verdict
+    assert (verdict.word, verdict.aside) == ("unclear", True)
+    assert "a 0.951, a 0.990" in verdict.reason
+
+
 def test_turns_within_a_run_say_nothing_of_an_index_that_was_drawn_once() -> None:
     def runs_with(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
         (run, *_) = runs(variant, rate, recall)

@@ -285,9 +285,7 @@ def compare_all(
             key = (number, workload, step)
             for query in queries:
                 name = f"{step}.{query.name}"
-                verdicts[number, workload, name] = _set_aside(
-                    query.verdict, [*ours.values(), *theirs.values()], ""
-                )
+                verdicts[number, workload, name] = _set_aside(query.verdict, ours, theirs, "")
                 of_queries.setdefault(key, {})[name] = query
             ours, theirs, reason = undisturbed(ours, theirs)
             measured[key] = ours, theirs
@@ -296,12 +294,10 @@ def compare_all(
             evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
-            verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
+            verdicts[key] = _set_aside(verdict, ours, theirs, reason)
             for time in [] if of == "machines" else _times(ours, theirs, criterion):
                 name = f"{step}.{time.name}"
-                verdicts[number, workload, name] = _set_aside(
-                    time.verdict, [*ours.values(), *theirs.values()], reason
-                )
+                verdicts[number, workload, name] = _set_aside(time.verdict, ours, theirs, reason)
                 of_times.setdefault(key, {})[name] = time
             profiles += [(key, profile) for profile in _profiles(ours, theirs, criterion, verdicts[key])]
     adjusted = adjust_verdicts(verdicts)
@@ -719,15 +715,15 @@ def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
     return set_aside(verdict, f"{batches} of at least {LEAST_BLOCKS} batches were measured: {number}")
 
 
-def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: str) -> Verdict:
-    for m in measured:
+def _set_aside(verdict: Verdict, base: _Side, other: _Side, disturbance: str) -> Verdict:
+    for m in (*base.values(), *other.values()):
         # Steps that ended before the one that failed are whole.
         if not m.run.done and (m.record.error is not None or not _went_on(m)):
             message = m.run.record.error.message if m.run.record.error else "it ended early"
             return set_aside(verdict, f"{m.run.variant} failed: {message}")
         if m.record.sla_met is False:
             return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
-    reason = unequal(measured) or disturbance
+    reason = unequal(base.values(), other.values()) or disturbance
     return set_aside(verdict, reason) if reason else verdict
 
 

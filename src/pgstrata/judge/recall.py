@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
 
 from pgstrata.store import Run
 from pgstrata.store.read import MeasuredStep
@@ -37,18 +38,18 @@ def recall_of(run: Run, step: str) -> Recall | None:
         return None
 
 
-def unequal(measured: Iterable[MeasuredStep]) -> str:
-    """Returns why the rates of these steps cannot be compared; empty if they can."""
-    recalls = {m.run.variant: r for m in measured if (r := recall_of(m.run, m.record.name)) is not None}
-    if not recalls:
-        return ""
-    low = min(recalls, key=lambda variant: recalls[variant].recall)
-    high = max(recalls, key=lambda variant: recalls[variant].recall)
-    if recalls[high].recall - recalls[low].recall > TOLERANCE:
-        return (
-            f"other recalls: {low} {recalls[low].recall:.3f}, {high} {recalls[high].recall:.3f}; rates are "
-            "compared at equal recall only"
-        )
+def unequal(base: Iterable[MeasuredStep], other: Iterable[MeasuredStep]) -> str:
+    """Returns why the rates of both sides of a step cannot be compared; empty if they can. Of several repeats
+    the mean recalls count: the index of each is drawn anew."""
+    means = [
+        (fmean(recalls), measured[0].run.variant)
+        for measured in (list(base), list(other))
+        if (recalls := [r.recall for m in measured if (r := recall_of(m.run, m.record.name)) is not None])
+    ]
+    (low, of_low), (high, of_high) = min(means, default=(0.0, "")), max(means, default=(0.0, ""))
+    if high - low > TOLERANCE:
+        recalls_text = f"{of_low} {low:.3f}, {of_high} {high:.3f}"
+        return f"other recalls: {recalls_text}; rates are compared at equal recall only"
     return ""
 
 
