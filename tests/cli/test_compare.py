@@ -6,15 +6,18 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import structs
 
 from pgstrata.cli.main import invoke
 from pgstrata.store import RunKey
+from pgstrata.store.record import Slice, StepRecord
 from support.program import environment
+from support.records import comparison_record
 from support.runs import clone_run, make_run, sum_anew
 
 # Rates of six repeats against the base's of the same repeat.
@@ -268,6 +271,33 @@ def test_check_does_not_pass_what_only_the_base_has(call: Call, tmp_path: Path) 
     }
     assert skipped == {"a.b.second"}
     assert "::warning title=not measured::only a has second/l.i0" in call(*check, "--format", "github")[1]
+
+
+def test_check_does_not_pass_batches_that_disagree(call: Call, tmp_path: Path) -> None:
+    """The mean of ten is faster, and two of them are slower: nothing is excluded."""
+    source = make_run(tmp_path / "source", RunKey("n", "a", "insert", 1), seconds=3)
+    opposed = (1.30, 1.31, 1.29, 1.30, 1.32, 1.30, 1.31, 1.29, 0.97, 0.98)
+
+    def in_batches(ratios: Sequence[float]) -> Callable[[StepRecord], StepRecord]:
+        slices = tuple(
+            Slice(pair=10 * batch + n, seconds=0.1, rate=100 * ratio * (1 + n % 3 / 1000))
+            for batch, ratio in enumerate(ratios)
+            for n in range(1, 11)
+        )
+        blocks = tuple(range(10, 10 * len(ratios) + 1, 10))
+        return lambda step: structs.replace(step, turns="windows", slices=slices, blocks=blocks)
+
+    for variant, ratios in (("a", [1.0] * 10), ("b", opposed)):
+        clone_run(
+            tmp_path,
+            source,
+            RunKey("n", variant, "insert", 1),
+            change=in_batches(ratios),
+            comparison=comparison_record("a", "b"),
+        )
+    code, out, err = call("check", "--base", "a", "--fail-slower", "3%", "--results", tmp_path)
+    assert "only 8 of 10 batches agree on the direction" in out
+    assert code == 3, err
 
 
 def test_check_does_not_pass_what_is_damaged(call: Call, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_few_blocks_are_no_ground_for_a_word() -> None:
             compared.word == "unclear"
             and f"{blocks} batches" in compared.reason
             and "at least 8" in compared.reason
+            and compared.aside
         )
     assert verdict.compare(*drawn(dice, 8, 200, by_chance=0.0, effect=-0.3)).word == "slower"
 
@@ -76,6 +77,7 @@ def test_blocks_that_disagree_are_no_ground_for_a_difference() -> None:
     compared = verdict.compare(base, other * np.exp(np.repeat(levels, 100)), sizes)
     assert compared.high < 1
     assert (compared.word, compared.reason) == ("unclear", "only 8 of 10 batches agree on the direction")
+    assert compared.aside, "nothing is excluded by its interval"
 
 
 def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:

@@ -290,7 +290,8 @@ def compare_all(
             ours, theirs, reason = undisturbed(ours, theirs)
             measured[key] = ours, theirs
             of, verdict, by = _verdict(step, ours, theirs, history, criterion)
-            verdict = _with_number_to_use(verdict, ours, theirs)
+            if of == "slices":
+                verdict = _with_number_to_use(verdict, ours, theirs)
             evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
@@ -697,11 +698,12 @@ def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
 
 
 def _with_number_to_use(verdict: Verdict, base: _Side, other: _Side) -> Verdict:
-    """Returns the verdict; where measuring ended before there were enough batches, set aside for how long it
-    has to last."""
-    measured = [*base.values(), *other.values()]
+    """Returns the verdict on slices; where measuring ended before there were enough batches in all repeats
+    together, set aside for how long it has to last."""
+    pairs = [(base[repeat], other[repeat]) for repeat in sorted(base.keys() & other.keys())]
+    measured = [m for both in pairs for m in both]
     comparison = measured[0].run.record.comparison
-    batches = min(len(m.record.blocks) for m in measured)
+    batches = sum(min(len(m.record.blocks) for m in both) for both in pairs)
     # Rounds from a snapshot are no batches.
     rounds = any(kind_of(m.record.turns).from_snapshot for m in measured if m.record.blocks)
     if verdict.word != "unclear" or comparison is None or rounds or not 0 < batches < LEAST_BLOCKS:

@@ -36,7 +36,8 @@ class Verdict:
     of "no difference at all"; `adjusted_p`: over all steps of the campaign, None until adjusted.
     `single_run`: there was one run on each side. `run_spread`: the standard deviation from run to run, a
     share of the rate, that is in the interval; None where it was not needed or is not known. `reason`: one
-    clause a person can read. `aside`: called unclear for a reason from outside the figures.
+    clause a person can read. `aside`: called unclear for a reason from outside the figures, or because too
+    few batches or opposed ones make them; nothing is excluded by the interval then.
     """
 
     word: Word
@@ -154,7 +155,8 @@ def judge(
     """Applies the rules to an estimate and an interval, both as logs of other ÷ base."""
     margin = criterion.margin
     low, high = logs
-    word, reason = _word(e, low, high, -math.log1p(-margin), margin)
+    bound = -math.log1p(-margin)
+    word, reason = _word(e, low, high, bound, margin)
     if e.method == "total":
         reason += "; outliers lie on one side, so the ratio of the totals is taken"
     return Verdict(
@@ -168,12 +170,19 @@ def judge(
         p,
         None,
         reason,
+        aside=e.too_few or _is_opposed(e, low, high, bound),
     )
 
 
 def set_aside(verdict: Verdict, reason: str) -> Verdict:
     """Returns the same figures, called unclear for a reason from outside them: a variant failed, say."""
     return replace(verdict, word="unclear", reason=reason, aside=True)
+
+
+def _is_opposed(e: Estimate, low: float, high: float, bound: float) -> bool:
+    """Returns whether blocks oppose a difference that the interval of their mean says is beyond the
+    margin."""
+    return (high < 0 or low > 0) and abs(e.log) > bound and e.disagreeing
 
 
 def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> tuple[Word, str]:
@@ -195,7 +204,7 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
     if inside:
         return "same", f"the interval lies within ± {margin:.1%}"
     apart = high < 0 or low > 0
-    if apart and abs(e.log) > bound and e.disagreeing:
+    if _is_opposed(e, low, high, bound):
         return "unclear", f"only {e.agreeing} of {e.blocks} batches agree on the direction"
     if apart and abs(e.log) > bound:
         return (
