@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,16 @@ def test_two_pairs_that_lie_close_together_do_not_decide() -> None:
         [machine(-0.05, 1e-9, 1.0, 2), machine(-0.02, 0.01, 1.0, 2), machine(-0.03, 0.01, 1.0, 2)]
     )
     assert combined.estimate.log == pytest.approx(-0.1 / 3) and combined.between is None
+
+
+def test_few_batches_of_many_pairs_do_not_decide() -> None:
+    """A batch is one value, and three of them may lie close together by chance."""
+    exact = replace(machine(-0.05, 1e-9, 1.0, 300), blocks=3)
+    others = [replace(machine(log, 0.01, 10.0, 1200), blocks=12) for log in (-0.02, -0.03)]
+    combined = combine([exact, *others])
+    assert combined.estimate.log == pytest.approx(-0.1 / 3) and combined.between is None
+    combined = combine([replace(exact, blocks=8), *others])
+    assert combined.between is not None
 
 
 def test_machines_without_noise() -> None:

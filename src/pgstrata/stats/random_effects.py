@@ -36,16 +36,16 @@ class Combined:
 def combine(machines: Sequence[Estimate]) -> Combined:
     """Returns the mean over two machines or more.
 
-    Where each knows its own error, they are weighed by it. Where one does not (fewer than 8 pairs, which may
-    lie close together by chance), all count alike, and their spread is the error. Raises ValueError for
-    fewer than two machines, UsageError where statsmodels is not installed.
+    Where each knows its own error, they are weighed by it. Where one does not (fewer than 8 pairs, or batches
+    of pairs, which may lie close together by chance), all count alike, and their spread is the error. Raises
+    ValueError for fewer than two machines, UsageError where statsmodels is not installed.
     """
     number = len(machines)
     if number < 2:
         raise ValueError("one machine has nothing to be combined with")
     logs = [machine.log for machine in machines]
     pairs = sum(machine.n for machine in machines)
-    if not all(machine.n >= FEW and math.isfinite(machine.standard_error) for machine in machines):
+    if not all((m.blocks or m.n) >= FEW and math.isfinite(m.standard_error) for m in machines):
         error = stdev(logs) / math.sqrt(number)
         return Combined(Estimate(fmean(logs), error, number - 1.0, pairs, "machines"), None)
     try:
