@@ -42,11 +42,11 @@ def limited(name: str) -> QueryTurns:
     return QueryTurns(name=name, end="limited")
 
 
-def run_of(variant: str, *queries: QueryTurns, **changes: Any) -> Run:
+def run_of(variant: str, *queries: QueryTurns, repeat: int = 1, **changes: Any) -> Run:
     pairs = QueryPairs(queries=queries, seconds=60.0, budget_seconds=60.0, limit_seconds=LIMIT)
     step = step_record("queries", rate_unit="queries/s", query_pairs=pairs)
     comparison = comparison_record("old", "new", until="verdict")
-    return stored_run(variant, 1, step, comparison=comparison, **changes)
+    return stored_run(variant, repeat, step, comparison=comparison, **changes)
 
 
 def compared(
@@ -134,6 +134,36 @@ def test_a_query_cut_at_its_limit_is_slower_than_one_that_ends_clearly_before() 
     assert "runs into its limit of 60 s" in words["far"].verdict.reason
     row = next(row for row in verdicts.rows(comparison)[1] if row[1] == "queries.far")
     assert row[-1] == "cut at its limit"
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "reason"),
+    [
+        # cut in the first repeat, and the same in the second
+        (query("q", 1.0), query("q", 1.0), "new runs into its limit of 60 s, and has ended before it, too"),
+        # the base in the second
+        (limited("q"), query("q", 1.0), "both sides run into its limit of 60 s"),
+        (query("q", 1.0), rejected("q"), 'new rejects it: syntax error at or near "QUALIFY"'),
+        # one that took the base nearly as long
+        (query("q", 0.9 * LIMIT), limited("q"), "new runs into its limit of 60 s, the other side nearly"),
+    ],
+)
+def test_a_limit_in_one_of_two_repeats_is_held_against_the_other(
+    base: QueryTurns, other: QueryTurns, reason: str
+) -> None:
+    def side(variant: str, first: QueryTurns, second: QueryTurns) -> Side:
+        return Side(variant, (run_of(variant, first), run_of(variant, second, repeat=2)))
+
+    (comparison,) = compare_all(side("old", query("q", 1.0), base), [side("new", limited("q"), other)])
+    verdict = comparison.judged[0].verdict
+    assert (verdict.word, verdict.aside, verdict.reason) == ("unclear", True, reason)
+
+
+def test_the_rate_of_a_query_that_ends_later_is_that_of_its_pairs() -> None:
+    ours, theirs = query("q", 1.0), query("q", 1.5, end="rejected", reason="out of memory")
+    first = compared([ours], [theirs])[1]["q"]
+    assert first.verdict.aside and first.base_rate is not None
+    assert first.other_rate == pytest.approx(first.base_rate * first.verdict.ratio)
 
 
 def test_disturbed_pairs_prove_nothing() -> None:

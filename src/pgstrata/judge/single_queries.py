@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from pgstrata import numbers
 from pgstrata.judge.alone import AloneTurns
@@ -96,9 +97,9 @@ def judge_query(
     verdict = executions.look(
         pairs.base, pairs.other, criterion=criterion, starts=_starts(parts), blocks=pairs.blocks
     )
-    ended = next((both for both in parts if any(side.turns.end for side in both)), None)
-    if ended is not None:
-        return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
+    here, there = (_in_all([both[place].turns for both in parts]) for place in (0, 1))
+    if here.end or there.end:
+        return _ended(verdict, here, there, limit_seconds, labels)
     if disturbance := disturbed_by(turns):
         bounded = judge_bounded(turns, criterion)
         if bounded is None:
@@ -128,6 +129,15 @@ def _starts(parts: Sequence[tuple[QuerySide, QuerySide]]) -> int:
     """Returns how many starts of the servers all pairs are from; 0 where that was not counted."""
     counts = [side.turns.starts for both in parts for side in both]
     return 0 if None in counts else sum(count or 0 for count in counts) // 2
+
+
+def _in_all(turns: Sequence[QueryTurns]) -> QueryTurns:
+    """Returns how a side ended in several comparisons, with the most seconds of those in which an execution
+    came to its end: one that was cut in one of them may have ended in another."""
+    ends = [each for each in turns if each.end]
+    rejected = next((each for each in ends if each.end == "rejected"), None)
+    known = [each.seconds for each in turns if each.seconds is not None]
+    return structs.replace(rejected or (ends or turns)[0], seconds=max(known, default=None))
 
 
 def _ended(
@@ -187,7 +197,7 @@ def judge_queries(
         verdict = judge_query(sides, limit, labels, criterion)
         base_rate = rate_of([side.turns for side, _ in sides])
         other_rate = rate_of([side.turns for _, side in sides])
-        if base_rate is not None and verdict.n and not any(ends):
+        if base_rate is not None and other_rate is not None and verdict.n:
             other_rate = base_rate * verdict.ratio
         differs = verdict.word in ("slower", "faster")
         means = mean_of_pairs(sides) if differs else None
