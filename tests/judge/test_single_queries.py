@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
 from pgstrata.judge.single_queries import in_order
@@ -15,7 +16,7 @@ from pgstrata.report.sections.summary import word_counts
 from pgstrata.report.verdicts import sentence
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
-from pgstrata.store.record import QueryPairs, QueryTurns, Slice
+from pgstrata.store.record import QueryPairs, QueryTurns, RunFailure, Slice
 from support.records import comparison_record, step_record, stored_run
 
 LIMIT = 60.0
@@ -171,6 +172,28 @@ def test_disturbed_pairs_prove_nothing() -> None:
     verdict = compared(*busy)[1]["q1"].verdict
     assert (verdict.word, verdict.aside) == ("unclear", True)
     assert verdict.reason == "other programs used the CPUs in 20 of 20 pairs"
+
+
+def told_apart(seconds: float, *, busy: int = 0, **more: Any) -> QueryTurns:
+    """A query that is planned in a millisecond. busy: turns beside other programs, the first ones."""
+    turns = query("q", seconds, 40, **more)
+    slices = [structs.replace(part, other_load=0.9 if part.pair <= busy else 0.0) for part in turns.slices]
+    return structs.replace(turns, slices=tuple(slices), planning=(0.001,) * 40)
+
+
+def test_phases_have_no_words_where_the_query_has_none() -> None:
+    def words(base: QueryTurns, other: QueryTurns, **changes: Any) -> tuple[str, ...]:
+        sides = Side("old", (run_of("old", base),)), Side("new", (run_of("new", other, **changes),))
+        (comparison,) = compare_all(sides[0], [sides[1]])
+        (judged,) = comparison.judged
+        assert judged.phases is not None and judged.phases.execution.other > 0.19
+        return judged.verdict.word, judged.phases.planning.word, judged.phases.execution.word
+
+    assert words(told_apart(0.1), told_apart(0.2)) == ("slower", "same", "slower")
+    # 19 pairs are left, and they would be enough.
+    assert words(told_apart(0.1), told_apart(0.2, busy=21)) == ("unclear",) * 3
+    failure = RunFailure(message="the server died", hint="", log_tail="")
+    assert words(told_apart(0.1), told_apart(0.2), status="failed", error=failure) == ("unclear",) * 3
 
 
 def test_why_a_query_is_not_known() -> None:

@@ -396,6 +396,7 @@ def _query(
     """Returns the verdict on a query as a verdict on a step. verdict: that of the query, adjusted for the
     number of all; base, other: the step of both."""
     rates = query.base_rate, query.other_rate
+    phases = query.phases.without_words if query.phases is not None and verdict.aside else query.phases
     cause = parts = None
     if verdict.word in ("slower", "faster"):
         looked_into = _looked_into(query.name, base, other)
@@ -414,7 +415,7 @@ def _query(
         verdict,
         ends=query.ends,
         cause=cause,
-        phases=query.phases,
+        phases=phases,
         parts=parts,
     )
 

@@ -60,6 +60,11 @@ class Phases:
     planning: PhaseTimes
     execution: PhaseTimes
 
+    @property
+    def without_words(self) -> Phases:
+        """The times alone: where nothing is known of the query, nothing is known of its phases."""
+        return Phases(replace(self.planning, word="unclear"), replace(self.execution, word="unclear"))
+
     def record(self) -> dict[str, Any]:
         """Returns the phases in the form JSON can hold."""
         return {"planning": asdict(self.planning), "execution": asdict(self.execution)}
@@ -241,7 +246,8 @@ def _phases(parts: Sequence[tuple[QuerySide, QuerySide]], criterion: Criterion) 
         _phase([ours[n] for ours, _ in both], [theirs[n] for _, theirs in both], criterion, _starts(parts))
         for n in (0, 1)
     )
-    return Phases(planning, execution)
+    phases = Phases(planning, execution)
+    return phases.without_words if disturbed_by([_turns(*sides) for sides in parts]) else phases
 
 
 _Apart = tuple[float, float]
