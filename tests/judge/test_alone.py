@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from pgstrata.judge.alone import AloneTurns, agreed, alone_in, judge_alone
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, compare
@@ -68,3 +70,15 @@ def test_few_or_disturbed_pairs_say_nothing() -> None:
     verdict = agreed(beside(1.4), alone_in(S, [sides], FIVE_PER_CENT))
     assert verdict.word == "unclear"
     assert ", not known alone (" in verdict.reason and " in 8 pairs)" in verdict.reason
+
+
+def test_where_most_pairs_are_disturbed_the_others_prove_nothing() -> None:
+    """Of 40 there are 19 left, which would be enough."""
+    base, other = turns(100, 40, seed=1, load=0.0), turns(50, 40, seed=2, load=0.0)
+    busy = tuple(structs.replace(part, other_load=0.9) if part.pair <= 21 else part for part in other)
+    assert judge_alone([(AloneTurns(base), AloneTurns(other))], FIVE_PER_CENT).word == "slower"
+    alone = judge_alone([(AloneTurns(base), AloneTurns(busy))], FIVE_PER_CENT)
+    assert (alone.word, alone.aside, alone.n) == ("unclear", True, 19)
+    verdict = agreed(beside(1.4), alone_in(S, [(records(base), records(busy), 0.25)], FIVE_PER_CENT))
+    assert verdict.word == "unclear"
+    assert verdict.reason.endswith("in 19 pairs): other programs used the CPUs in 21 of 40 pairs")

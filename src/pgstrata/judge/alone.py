@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pgstrata import numbers
-from pgstrata.judge.pairs import pairs_of, together
+from pgstrata.judge.disturbance import LEFT_OUT
+from pgstrata.judge.pairs import left_out, pairs_of, together
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
@@ -50,13 +51,23 @@ class AloneVerdict:
     reason: str = ""
 
 
+def disturbed_by(turns: Sequence[tuple[AloneTurns, AloneTurns]]) -> str:
+    """Returns what disturbed most of the pairs, so that the clock tells nothing; empty where nothing did."""
+    counts = [left_out(*both) for both in turns]
+    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
+    return f"other programs used the CPUs in {out:,} of {known:,} pairs" if out > LEFT_OUT * known else ""
+
+
 def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict:
     """Returns the verdict on the pairs so far, of one comparison or of several, whose servers started once.
 
-    It may be looked at after every pair, and pairs that other programs disturbed are left out.
+    It may be looked at after every pair, and pairs that other programs disturbed are left out; set aside
+    where these are most of them.
     """
     pairs = together([pairs_of(base, other) for base, other in parts])
-    return sequential.look(pairs.base, pairs.other, starts=len(parts), criterion=criterion, first=FIRST)
+    verdict = sequential.look(pairs.base, pairs.other, starts=len(parts), criterion=criterion, first=FIRST)
+    disturbance = disturbed_by(parts)
+    return set_aside(verdict, disturbance) if disturbance else verdict
 
 
 def alone_in(
@@ -92,6 +103,8 @@ def agreed(beside: Verdict, alone: AloneVerdict) -> Verdict:
         return set_aside(beside, f"{begins}, and not executed alone{why}")
     pairs = f" in {numbers.counted(alone.verdict.n, 'pair')}" if alone.verdict.word == "unclear" else ""
     alone_words = f"{_NAMED[alone.verdict.word]} alone ({figures(alone.verdict)}{pairs})"
+    if alone.verdict.aside:
+        alone_words += f": {alone.verdict.reason}"
     return set_aside(beside, f"{begins}, {alone_words}")
 
 
@@ -105,4 +118,13 @@ def figures(verdict: Verdict) -> str:
     return text
 
 
-__all__ = ["FIRST", "AloneTurns", "AloneVerdict", "agreed", "alone_in", "figures", "judge_alone"]
+__all__ = [
+    "FIRST",
+    "AloneTurns",
+    "AloneVerdict",
+    "agreed",
+    "alone_in",
+    "disturbed_by",
+    "figures",
+    "judge_alone",
+]

@@ -17,8 +17,7 @@ from dataclasses import replace
 from statistics import median_high
 
 from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import left_out, neighbours
+from pgstrata.judge.pairs import neighbours
 from pgstrata.stats import executions
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict
@@ -34,13 +33,6 @@ Bounds = tuple[float, float]
 """Of the logarithm of other rate ÷ base rate."""
 
 Turns = Sequence[tuple[AloneTurns, AloneTurns]]
-
-
-def disturbed_by(turns: Turns) -> str:
-    """Returns what disturbed most of the pairs, so that the clock tells nothing; empty where nothing did."""
-    counts = [left_out(*both) for both in turns]
-    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
-    return f"other programs used the CPUs in {out:,} of {known:,} pairs" if out > LEFT_OUT * known else ""
 
 
 def bounds_of(base: Slice, other: Slice) -> Bounds | None:
@@ -121,4 +113,4 @@ def _nearest(low: float, high: float) -> float:
     return min(0.0, high + slack)
 
 
-__all__ = ["BY_CPU_TIME", "NEIGHBOURS", "bounded_interval", "bounds_of", "disturbed_by", "judge_bounded"]
+__all__ = ["BY_CPU_TIME", "NEIGHBOURS", "bounded_interval", "bounds_of", "judge_bounded"]

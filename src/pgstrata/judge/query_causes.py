@@ -15,8 +15,8 @@ from msgspec import structs
 
 from pgstrata import numbers
 from pgstrata.finite import finite
-from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.bounded import BY_CPU_TIME, bounded_interval, disturbed_by, judge_bounded
+from pgstrata.judge.alone import AloneTurns, disturbed_by
+from pgstrata.judge.bounded import BY_CPU_TIME, bounded_interval, judge_bounded
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.single_queries import PhaseTimes
 from pgstrata.sql_with import on_one_line

@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.judge.alone import AloneTurns
-from pgstrata.judge.bounded import BY_CPU_TIME, disturbed_by, judge_bounded
+from pgstrata.judge.alone import AloneTurns, disturbed_by
+from pgstrata.judge.bounded import BY_CPU_TIME, judge_bounded
 from pgstrata.judge.pairs import disturbed_pairs, neighbours, pairs_of, together
 from pgstrata.judge.query_parts import MeanExecutions, mean_executions
 from pgstrata.stats import executions
