@@ -149,6 +149,36 @@ def test_a_difference_in_what_is_left_out_forbids_the_word(
     json.dumps(verdict.record(), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("base", "other"),
+    [
+        ({**SAME, "timed": (50.0, 52.0, 51.0)}, {**SAME, "timed": (1550.0, 1553.0, 1549.0)}),
+        # By what is judged it is unclear, and not more.
+        (
+            {**SAME, "timed": (50.0, 52.0, 51.0)},
+            {"instructions": (9_980.0, 9_985.0, 9_990.0), "timed": (1550.0, 1553.0, 1549.0)},
+        ),
+        # The starts of the base did not do the same work.
+        (
+            {"instructions": tuple(10_000.0 + 30 * (n % 2) for n in range(60))},
+            {"instructions": (9_999.0, 10_000.0, 10_001.0)},
+        ),
+    ],
+)
+def test_check_does_not_pass_what_forbids_the_word(
+    tmp_path: Path, base: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """By what is judged it needs no more than 0.2 % more, and that is not all of it."""
+    sides = [
+        Side(name, (counted_run(tmp_path, f"pg{name}-base", **what),))
+        for name, what in (("16", base), ("17", other))
+    ]
+    comparisons = compare_counts(sides[0], sides[1:])
+    (verdict,) = comparisons[0].steps
+    assert (verdict.word, verdict.aside) == ("unclear", True) and verdict.high < 1.002
+    assert by.check(comparisons, 0.002) == 3
+
+
 @pytest.mark.long
 def test_the_share_that_is_left_out_stands_beside_the_verdict(tmp_path: Path) -> None:
     sides = [

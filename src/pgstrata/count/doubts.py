@@ -68,15 +68,14 @@ def left_out_doubt(word: str, ratio: float, beside: LeftOut | None, margin: floa
     """Returns why a word does not hold for all that was executed; empty where it does.
 
     It does not where what is left out differs beyond the margin of the whole, provenly, and the word says
-    that nothing differs or that the whole went the other way. ratio: of the judged part, other ÷ base.
+    that nothing differs, that nothing is known of it, or that the whole went the other way. ratio: of the
+    judged part, other ÷ base.
     """
     if beside is None or not beside.is_proven or abs(beside.difference) <= margin:
         return ""
     judged = (ratio - 1.0) * (1.0 - beside.base)
-    if word in ("more", "fewer") and abs(judged + beside.difference) > margin:
-        if (judged + beside.difference) * judged > 0:
-            return ""
-    elif word == "unclear":
+    whole = judged + beside.difference
+    if word in ("more", "fewer") and abs(whole) > margin and whole * judged > 0:
         return ""
     return (
         f"what is left out of the count differs by {beside.difference:+.2%} of an operation "

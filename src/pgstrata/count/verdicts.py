@@ -255,11 +255,15 @@ def _made(
         reason = re.sub(f"^{rate} by itself", f"{count} by itself", reason)
     known = theirs is not None
     word = _WORDS[v.word]
-    beside = None
+    beside, is_doubted = None, False
     if other is not None and theirs is not None:
         beside = left_out(ours, theirs, v.confidence)
         if not v.aside:
-            word, reason = _doubted(word, reason, v, (base[0], ours), (other[0], theirs), beside)
+            doubt, remarks = _doubt(word, v, (base[0], ours), (other[0], theirs), beside)
+            if is_doubted := bool(doubt):
+                word, reason = "unclear", doubt
+            elif remarks:
+                reason += f"; {remarks}"
     return CountVerdict(
         workload=key[1],
         step=step.name,
@@ -277,29 +281,26 @@ def _made(
         p_value=v.p_value,
         adjusted_p=v.adjusted_p,
         reason=reason,
-        aside=v.aside,
+        aside=v.aside or is_doubted,
         left_out=beside,
     )
 
 
-def _doubted(
+def _doubt(
     word: CountWord,
-    reason: str,
     v: Verdict,
     base: tuple[Run, CountedRole],
     other: tuple[Run, CountedRole],
     beside: LeftOut | None,
-) -> tuple[CountWord, str]:
-    """Returns the word and its reason, or `unclear` and why the word does not hold."""
+) -> tuple[str, str]:
+    """Returns why the word does not hold, empty where it does, and what has to be said beside it."""
     notes = [
         note for run, role in (base, other) if (note := spread_note(run.variant, role.instructions, v.margin))
     ]
     remarks = "; ".join(notes)
     if notes and (word in ("same", "unclear") or spread_hides(base[1].instructions, other[1].instructions)):
-        return "unclear", f"{remarks}: they did not do the same work"
-    if doubt := left_out_doubt(word, 1 / v.ratio, beside, v.margin):
-        return "unclear", doubt
-    return word, f"{reason}; {remarks}" if remarks else reason
+        return f"{remarks}: they did not do the same work", ""
+    return left_out_doubt(word, 1 / v.ratio, beside, v.margin), remarks
 
 
 def _plans(base: _Steps, other: _Steps, wanted: set[str]) -> list[str]:
