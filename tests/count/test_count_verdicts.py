@@ -12,6 +12,7 @@ from msgspec import structs
 
 from pgstrata.cli.output import aligned
 from pgstrata.count import by
+from pgstrata.count.results import counts_of
 from pgstrata.count.text import text
 from pgstrata.count.verdicts import (
     USUAL_OF_COUNTS,
@@ -21,6 +22,7 @@ from pgstrata.count.verdicts import (
     precise,
 )
 from pgstrata.errors import UsageError
+from pgstrata.page.results import RunSet
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import interval, judge, p_value
 from pgstrata.store.choose import Side
@@ -177,6 +179,29 @@ def test_check_does_not_pass_what_forbids_the_word(
     (verdict,) = comparisons[0].steps
     assert (verdict.word, verdict.aside) == ("unclear", True) and verdict.high < 1.002
     assert by.check(comparisons, 0.002) == 3
+
+
+def test_a_page_has_the_margin_of_the_count(tmp_path: Path) -> None:
+    """Half a percent more, which was counted with a margin of one."""
+
+    def counted_with(variant: str, margin: float, *instructions: float) -> Run:
+        run = counted_run(tmp_path, variant, instructions=instructions)
+        assert run.record.counted is not None
+        counted = structs.replace(run.record.counted, margin=margin)
+        return replace(run, record=structs.replace(run.record, counted=counted))
+
+    def verdict(margin: float) -> CountVerdict | None:
+        runs = (
+            counted_with("pg16.10-base", margin, 1000.0, 1000.1),
+            counted_with("pg17.1-base", margin, 1005.0, 1005.1),
+        )
+        variants = tuple(run.variant for run in runs)
+        results = RunSet("mine", variants, variants[0], (), (), counted=runs)
+        return counts_of(results).verdict("insert", variants[1], "qr100", "query")
+
+    usual, wide = verdict(0.002), verdict(0.01)
+    assert usual is not None and (usual.word, usual.margin) == ("more", 0.002)
+    assert wide is not None and (wide.word, wide.margin) == ("same", 0.01)
 
 
 @pytest.mark.long

@@ -14,7 +14,13 @@ from pgstrata.cli.quiet import progress_console
 from pgstrata.count import text as counts
 from pgstrata.count.results import counts_of
 from pgstrata.count.text import sides_of, span, text
-from pgstrata.count.verdicts import CountComparison, CountComparisonRecord, CountVerdictRecord, compare_counts
+from pgstrata.count.verdicts import (
+    CountComparison,
+    CountComparisonRecord,
+    CountVerdictRecord,
+    compare_counts,
+    margin_of_counts,
+)
 from pgstrata.errors import UsageError
 from pgstrata.judge.spread import NOISE
 from pgstrata.page.results import RunSet
@@ -124,7 +130,8 @@ def show_study(results: Path, campaign: str | None, step: str | None, form: Form
         raise UsageError("nothing was counted of this study", "pgstrata count CAMPAIGN.toml does")
     base = min(runs, key=lambda run: (len(run.record.config.fragments), run.record.variant_order))
     first, others = sides_of(store, base.campaign, base.variant)
-    comparisons = compare_counts(first, others, steps=[step] if step else [])
+    criterion = Criterion(margin_of_counts(runs))
+    comparisons = compare_counts(first, others, criterion=criterion, steps=[step] if step else [])
     if step and not any(comparison.steps for comparison in comparisons):
         raise UsageError(
             f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from pgstrata.count.verdicts import CountComparison, CountVerdict, compare_counts
+from pgstrata.count.verdicts import CountComparison, CountVerdict, compare_counts, margin_of_counts
 from pgstrata.page.results import RunSet
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import plain_workload
 from pgstrata.store.record import CountRecord
@@ -34,7 +35,8 @@ class Counts:
     def comparisons(self) -> list[CountComparison]:
         """Verdicts on the counts of every variant but the base."""
         others = [side for v in self._results.others if (side := self.side(v)).runs]
-        return compare_counts(self.side(self._results.base), others) if others else []
+        criterion = Criterion(margin_of_counts(self._results.counted))
+        return compare_counts(self.side(self._results.base), others, criterion=criterion) if others else []
 
     @cached_property
     def _verdicts(self) -> Mapping[tuple[str, str, str, str], CountVerdict]:

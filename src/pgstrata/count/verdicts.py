@@ -163,6 +163,12 @@ class CountComparison:
 _Steps = dict[tuple[str, str], tuple[Run, CountedStep]]
 
 
+def margin_of_counts(runs: Iterable[Run]) -> float:
+    """Returns the margin that runs were counted with, that of the newest; the usual one for other runs."""
+    margins = [(run.record.started, run.record.counted.margin) for run in runs if run.record.counted]
+    return max(((started, margin) for started, margin in margins if 0 < margin < 1), default=("", MARGIN))[1]
+
+
 def compare_counts(
     base: Side,
     others: Sequence[Side],
