@@ -300,6 +300,25 @@ def test_check_does_not_pass_batches_that_disagree(call: Call, tmp_path: Path) -
     assert code == 3, err
 
 
+def test_check_says_what_margin_response_times_have(call: Call, tmp_path: Path) -> None:
+    """It asks for 3 %, and of response times nothing below their own margin is known."""
+    source = make_run(tmp_path / "source", RunKey("n", "a", "insert", 1), seconds=20)
+    slices = tuple(Slice(pair=n, seconds=2.0, rate=100 + n % 3 / 10) for n in range(1, 11))
+    for variant in ("a", "b"):
+        clone_run(
+            tmp_path,
+            source,
+            RunKey("n", variant, "insert", 1),
+            change=lambda step: structs.replace(step, slices=slices, part_seconds=(2,) * 10),
+            comparison=comparison_record("a", "b", judge=("p50",)),
+        )
+    check = ("check", "--base", "a", "--step", "qr100", "--results", tmp_path)
+    code, out, err = call(*check, "--fail-slower", "3%")
+    assert "qr100.p50" in out
+    assert (code, err) == (0, "check: nothing slower by more than 3 %, response times 5 %\n")
+    assert call(*check, "--fail-slower", "5%")[2] == "check: nothing slower by more than 5 %\n"
+
+
 def test_check_does_not_pass_what_is_damaged(call: Call, tmp_path: Path) -> None:
     source = make_run(tmp_path / "source", RunKey("n", "a", "insert", 1), seconds=3)
     for variant in ("a", "b", "c"):

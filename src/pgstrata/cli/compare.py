@@ -182,13 +182,13 @@ def check(
     steps = [s for c in timed_comparisons for s in c.judged]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
-    open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
+    open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s)]
     # What no side can execute is slower nowhere; where that is all there is, nothing is known.
     open_ = [s for s in open_ if not s.is_rejected] or ([] if any(s.is_compared for s in steps) else open_)
     absent = [f"{key} of {c.other}" for c in timed_comparisons for key in c.only_base]
     absent += [_names([run]) for run in lost]
     _print(timed_comparisons, form, slower)
-    _say_end(slower, open_, absent, margin)
+    _say_end(steps, slower, open_, absent, margin)
     raise typer.Exit(1 if slower else 3 if open_ or absent else 0)
 
 
@@ -196,11 +196,11 @@ def _names(damaged: Sequence[BrokenRun]) -> str:
     return ", ".join(f"{run.folder.parent.name} of {run.folder.parents[1].name} (damaged)" for run in damaged)
 
 
-def _known(step: StepVerdict, margin: float) -> bool:
+def _known(step: StepVerdict) -> bool:
     """Returns whether the interval of an unclear verdict excludes a change beyond the margin, and nothing
     went wrong."""
     verdict = step.verdict
-    return verdict.low > 1 - margin and not verdict.aside
+    return verdict.low > 1 - verdict.margin and not verdict.aside
 
 
 def share(option: str, text: str) -> float:
@@ -265,15 +265,28 @@ def _print(
 
 
 def _say_end(
-    slower: list[StepVerdict], open_: list[StepVerdict], absent: Sequence[str], margin: float
+    steps: Sequence[StepVerdict],
+    slower: Sequence[StepVerdict],
+    open_: Sequence[StepVerdict],
+    absent: Sequence[str],
+    margin: float,
 ) -> None:
-    """Prints the outcome on standard error: standard output may be a file that another program reads."""
+    """Prints the outcome on standard error: standard output may be a file that another program reads.
+    margin: that was asked for; response times have their own."""
+    least = numbers.in_percent(margin)
+    apart = sorted({s.verdict.margin for s in steps if s.verdict.margin != margin})
+    least_of_all = ", ".join([least, *(f"response times {numbers.in_percent(m)}" for m in apart)])
     if slower:
-        text = f"slower by more than {numbers.in_percent(margin)}: {', '.join(s.step for s in slower)}"
+        parts = [
+            f"by more than {numbers.in_percent(m)}: {', '.join(names)}"
+            for m in (margin, *apart)
+            if (names := [s.step for s in slower if s.verdict.margin == m])
+        ]
+        text = f"slower {'; '.join(parts)}"
     elif open_ or absent:
         parts = [f"unclear: {', '.join(s.step for s in open_)}"] if open_ else []
         parts += [f"not measured: {', '.join(absent)}"] if absent else []
-        text = f"{'; '.join(parts)}; nothing proven slower by more than {numbers.in_percent(margin)}"
+        text = f"{'; '.join(parts)}; nothing proven slower by more than {least_of_all}"
     else:
-        text = f"nothing slower by more than {numbers.in_percent(margin)}"
+        text = f"nothing slower by more than {least_of_all}"
     print(f"check: {text}", file=sys.stderr)
