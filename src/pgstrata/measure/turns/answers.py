@@ -108,7 +108,7 @@ def _compare_queries(
         each.statement
         for each in differing
         if any(
-            _digest(again[label], each) not in (None, _digest(side_answers, each))
+            _digest(again.get(label, {}), each) not in (None, _digest(side_answers, each))
             for label, side_answers in first.items()
         )
     }
@@ -163,7 +163,8 @@ def _put_in_order(
     of which it is not known whether that order is the same."""
     unknown = set()
     for each, (text, _) in texts.items():
-        sides = [label for label, side_answers in answers.items() if _digest(side_answers, each) is not None]
+        # A participant whose server has ended meanwhile was not asked.
+        sides = [label for label in orders if _digest(answers[label], each) is not None]
         known = [order for label in sides if (order := orders[label].get(each)) is not None]
         if len(known) == len(sides):
             digests, is_unknown = digests_of(known)
