@@ -110,6 +110,8 @@ def test_a_transaction_that_does_not_fit_is_refused_with_the_number_to_use(
     output = " ".join((done.stdout + done.stderr).split())
     assert "a transaction takes 2" in output and "max_seconds = 3 leaves 1.5" in output
     assert re.search(r"max_seconds = 3[23] or more", output)
+    runs = Results(place / "results").runs()
+    assert [run.record.status for run in runs] == ["failed", "failed"], output
 
 
 def test_one_of_three_that_ends_early_leaves_the_turns_to_the_others(

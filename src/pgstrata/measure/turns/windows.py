@@ -140,7 +140,7 @@ def measure(group: Group, schedule: Schedule) -> None:
     pairs = 0
     for number, seconds in enumerate(lengths, 1):
         group.interrupts.check()
-        if grown is not None and number > 1 and _has_enough(group, budget, fixed=fixed):
+        if not group.here or (grown is not None and number > 1 and _has_enough(group, budget, fixed=fixed)):
             break
         if anew:
             group.start_anew(number)
