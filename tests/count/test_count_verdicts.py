@@ -12,6 +12,7 @@ from msgspec import structs
 
 from pgstrata.cli.output import aligned
 from pgstrata.count import by
+from pgstrata.count.report import answers
 from pgstrata.count.results import counts_of
 from pgstrata.count.text import text
 from pgstrata.count.verdicts import (
@@ -202,6 +203,14 @@ def test_a_page_has_the_margin_of_the_count(tmp_path: Path) -> None:
     usual, wide = verdict(0.002), verdict(0.01)
     assert usual is not None and (usual.word, usual.margin) == ("more", 0.002)
     assert wide is not None and (wide.word, wide.margin) == ("same", 0.01)
+
+
+def test_nothing_is_said_where_nothing_of_the_base_was_counted(tmp_path: Path) -> None:
+    base, other = counted_run(tmp_path, "pg16.10-base"), counted_run(tmp_path, "pg17.1-base")
+    assert base.record.counted is not None
+    nothing = structs.replace(base.record, counted=structs.replace(base.record.counted, steps=()))
+    runs = replace(base, record=nothing), other
+    assert answers(RunSet("mine", (base.variant, other.variant), base.variant, (), (), counted=runs)) == []
 
 
 @pytest.mark.long

@@ -39,6 +39,8 @@ def answers(results: RunSet) -> list[str]:
     sentences = []
     for comparison in counts_of(results).comparisons:
         steps = [step for step in comparison.steps if step.headline]
+        if not steps:  # of the base nothing was counted
+            continue
         words = Counter(step.word for step in steps)
         parts = [f"{word} instructions at {words[word]}" for word in ("more", "fewer") if words[word]]
         parts += ["the same at " + str(words["same"])] if words["same"] else []
