@@ -609,7 +609,7 @@ def _unpaired(
     history: _Once,
     criterion: Criterion,
 ) -> Verdict:
-    sides = [[m for m in side.values() if m.record.rate] for side in (base, other)]
+    sides = [[m for m in side.values() if m.record.rate is not None] for side in (base, other)]
     spread = within = None
     if all(sides):
         spread = spread_of(step, [m.run for side in sides for m in side], history.runs)

@@ -15,6 +15,8 @@ from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.verdict import Verdict, interval, judge, p_value
 
+NOTHING_DONE = "no operation came to its end in one of the runs: its rate is 0"
+
 UNKNOWN = "one run on each side: how much runs differ from one to the next is not known"
 
 
@@ -67,7 +69,8 @@ def compare_runs(
     run, with degrees of freedom after Welch and Satterthwaite.
     """
     if not base or not other or min(*base, *other) <= 0:
-        return judge(Estimate(0.0, math.inf, 0.0, 0, "mean"), (-math.inf, math.inf), 1.0, criterion)
+        nothing = judge(Estimate(0.0, math.inf, 0.0, 0, "mean"), (-math.inf, math.inf), 1.0, criterion)
+        return replace(nothing, reason=NOTHING_DONE) if base and other else nothing
     log = fmean(map(math.log, other)) - fmean(map(math.log, base))
     n = min(len(base), len(other))
     single = len(base) == len(other) == 1
