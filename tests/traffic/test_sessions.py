@@ -336,3 +336,27 @@ def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
     with Captured(tmp_path / "a") as file:
         (entry,) = file.sessions()
         assert [s.text for s in file.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]
+
+
+def test_values_of_several_lines_in_the_context_of_an_error(tmp_path: Path) -> None:
+    for number, context in enumerate(
+        (
+            "unnamed portal with parameters: {}",
+            'PL/pgSQL function f(text) line 3 at RAISE\nportal "C_1" with parameters: {}',
+            "extended query with parameters: {}\nand a line behind it",
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        values = ["Dear all,\nPlease note, $2 = 'x'\n\nRegards", None, "7"]
+        text = listed(values).removeprefix("Parameters: ")
+        failed = Told(
+            START,
+            "no",
+            severity="ERROR",
+            sqlstate="23505",
+            query="INSERT INTO t VALUES ($1, $2, $3)",
+            context=context.format(text),
+        )
+        _, [(_, statements)] = taken(folder, [failed])
+        assert [s.parameters for s in statements] == [tuple(values)]

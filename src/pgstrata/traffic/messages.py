@@ -10,11 +10,11 @@ DURATION = re.compile(
     re.DOTALL,
 )
 EXECUTE = re.compile(r"execute (fetch from )?([^:]*): (.*)\Z", re.DOTALL)
-_PARAMETER = re.compile(r"\$([0-9]{1,5}) = (?:NULL|'((?:[^']|'')*)')")
+_PARAMETER = re.compile(r"\$([0-9]{1,5}) = (?:NULL|'((?:[^']++|'')*+)')")
 _CONTEXT = re.compile(
-    r"(?:extended query|unnamed portal|portal \"[^\"]*\") with parameters: (.*?)(?:\n[A-Z]|\Z)"
-    r"|(?:unnamed portal|portal \"[^\"]*\") parameter (\$[0-9]+ = .*?)(?:\n[A-Z]|\Z)",
-    re.DOTALL,
+    r"^(?:extended query with parameters: |(?:unnamed portal|portal \"[^\"\n]*\") "
+    r"(?:with parameters: |parameter (?=\$)))",
+    re.MULTILINE,
 )
 _TRUNCATED = re.compile(r"\[[^\]\n]{0,60}message was truncated\]\s*\Z", re.IGNORECASE)
 
@@ -29,19 +29,19 @@ UNNAMED = "<unnamed>"
 
 def parameters(text: str) -> tuple[str | None, ...] | None:
     """Returns the values of a list such as `$1 = 'it''s', $2 = NULL`, None where it is cut off."""
+    values, at = _parameters(text, 0)
+    return values if at == len(text) else None
+
+
+def _parameters(text: str, at: int) -> tuple[tuple[str | None, ...], int]:
+    """Returns the values of the list at a place, and the place behind the last one that is whole."""
     values: list[str | None] = []
-    at = 0
-    while at < len(text):
-        match = _PARAMETER.match(text, at)
-        if match is None or int(match[1]) != len(values) + 1:
-            return None
+    while match := _PARAMETER.match(text, at + 2 * bool(values)):
+        if int(match[1]) != len(values) + 1 or (values and not text.startswith(", ", at)):
+            break
         values.append(None if match[2] is None else match[2].replace("''", "'"))
         at = match.end()
-        if at < len(text):
-            if not text.startswith(", ", at):
-                return None
-            at += 2
-    return tuple(values)
+    return tuple(values), at
 
 
 def parameters_of_detail(detail: str) -> tuple[str | None, ...] | None:
@@ -52,8 +52,12 @@ def parameters_of_detail(detail: str) -> tuple[str | None, ...] | None:
 
 def parameters_of_context(context: str) -> tuple[str | None, ...] | None:
     """Returns the values in the context of an error, None where it has none."""
-    match = _CONTEXT.search(context)
-    return parameters(match[1] or match[2]) if match else None
+    for match in _CONTEXT.finditer(context):
+        values, at = _parameters(context, match.end())
+        # Values have lines of their own: the list ends where no further value follows.
+        if values and context[at : at + 1] in ("", "\n"):
+            return values
+    return None
 
 
 def is_truncated(text: str) -> bool:
