@@ -338,6 +338,61 @@ def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
         assert [s.text for s in file.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]
 
 
+def test_what_a_driver_has_prepared_is_not_deallocated_by_its_name(tmp_path: Path) -> None:
+    """As PDO, psycopg and Active Record do it; a replay has names of its own, and would end the transaction
+    with an error."""
+    entries = [
+        plain(START, 1, "BEGIN"),
+        *extended(START + 10 * MS, 1, "SELECT $1::int", ["1"], name="pdo_stmt_00000001"),
+        plain(START + 20 * MS, 2, "DEALLOCATE pdo_stmt_00000001"),
+        plain(START + 30 * MS, 1, "/* app */ PREPARE mine AS SELECT 1"),
+        plain(START + 40 * MS, 1, "-- app\nEXECUTE mine"),
+        plain(START + 50 * MS, 1, 'deallocate prepare "mine"'),
+        plain(START + 60 * MS, 3, "DEALLOCATE mine"),
+        plain(START + 70 * MS, 1, "DISCARD PLANS"),
+        plain(START + 80 * MS, 1, "COMMIT; DEALLOCATE ALL"),
+    ]
+    header, [(_, statements)] = taken(tmp_path, entries)
+    assert [(s.text, s.forgets) for s in statements] == [
+        ("BEGIN", False),
+        ("SELECT $1::int", False),
+        ("/* app */ PREPARE mine AS SELECT 1", False),
+        ("-- app\nEXECUTE mine", False),
+        ('deallocate prepare "mine"', False),
+        ("DISCARD PLANS", False),
+        ("COMMIT; DEALLOCATE ALL", True),
+    ]
+    (left_out,) = header.left_out
+    assert (left_out.why, left_out.count) == (account.PREPARED_BY_DRIVER, 2)
+    assert left_out.seconds == pytest.approx(0.005)
+
+
+def test_temporary_tables_are_no_definitions(tmp_path: Path) -> None:
+    kept = [
+        "\n    CREATE TEMP TABLE one (a int)",
+        "/* job 7 */ CREATE INDEX ON one (a)",
+        "DROP TABLE IF EXISTS two; CREATE TEMPORARY TABLE two AS SELECT ';' AS a",
+        "ALTER TABLE two ADD b int",
+        "SELECT 1 AS a INTO TEMP three",
+        "CREATE INDEX ON three (a)",
+        "create table pg_temp.four (a int)",
+        "DROP TABLE four",
+        "CREATE TABLE IF NOT EXISTS pg_temp.five (a int)",
+        "INSERT INTO temp SELECT 1",
+    ]
+    defining = [
+        "CREATE TABLE real AS SELECT 'CREATE TEMP TABLE real'",
+        "DROP TABLE IF EXISTS real; CREATE TEMP TABLE six (a int)",
+        "CREATE INDEX ON real (a)",
+    ]
+    texts = [*kept, *defining]
+    entries = [plain(START + n * S, 1, text) for n, text in enumerate(texts)]
+    header, [(_, statements)] = taken(tmp_path, entries)
+    assert [s.text for s in statements] == kept
+    (left_out,) = header.left_out
+    assert (left_out.why, left_out.count) == (account.DEFINITIONS, len(defining))
+
+
 def test_values_of_several_lines_in_the_context_of_an_error(tmp_path: Path) -> None:
     for number, context in enumerate(
         (

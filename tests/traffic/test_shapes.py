@@ -72,16 +72,28 @@ def test_what_there_is_to_know_of_a_statement() -> None:
         "SELECT 1; copy t from stdin": shapes.COPY_IN,
         "COPY t TO STDOUT": "",
         "ALTER USER app WITH PASSWORD 'x'": shapes.PASSWORD,
+        "BEGIN; ALTER USER app PASSWORD 'x; y'; COMMIT": shapes.PASSWORD,
+        "UPDATE t SET a = 1; create role app password 'x'": shapes.PASSWORD,
+        "ALTER ROLE app NOLOGIN; UPDATE t SET password = 'x'": shapes.DDL,
+        "CREATE USER MAPPING FOR app SERVER far OPTIONS (user 'app', password 'x')": shapes.PASSWORD,
+        "CREATE SUBSCRIPTION s CONNECTION 'host=far password=x' PUBLICATION p": shapes.PASSWORD,
         "CREATE ROLE app LOGIN": shapes.DDL,
+        "ALTER ROLE app CONNECTION LIMIT 5": shapes.DDL,
         "alter table t add a int": shapes.DDL,
         "GRANT SELECT ON t TO app": shapes.DDL,
         "Vacuum (analyze) t": shapes.UTILITY,
         "Refresh materialized view v": "",
         "TRUNCATE t": "",
-        "DISCARD ALL": shapes.FORGETS,
-        "DEALLOCATE a": shapes.FORGETS,
+        "DISCARD ALL": "",
+        "DEALLOCATE ALL": "",
+        "deallocate prepare all": "",
+        "DEALLOCATE a": shapes.DEALLOCATE,
+        'DEALLOCATE PREPARE "all of it"': shapes.DEALLOCATE,
         "PREPARE a AS SELECT 1": shapes.PREPARE,
         "PREPARE TRANSACTION 'a'": shapes.END,
+        "COMMIT PREPARED 'a'": "",
+        "ROLLBACK PREPARED 'a'": "",
+        "COMMIT AND CHAIN": shapes.END,
         "EXECUTE a(1)": shapes.EXECUTE,
         "begin": shapes.BEGIN,
         "START TRANSACTION ISOLATION LEVEL SERIALIZABLE": shapes.BEGIN,
@@ -92,3 +104,17 @@ def test_what_there_is_to_know_of_a_statement() -> None:
         "SELECT 1": "",
     }
     assert {text: shape(text).kind for text in kinds} == kinds
+
+
+def test_what_drops_all_that_was_prepared() -> None:
+    for text in ("DISCARD ALL", "deallocate all;", "DEALLOCATE PREPARE ALL", "ROLLBACK; DEALLOCATE ALL"):
+        assert shapes.forgets(shape(text).text), text
+    for text in ("DISCARD PLANS", "DEALLOCATE a", 'DEALLOCATE "all"', "SELECT 'DISCARD ALL'", "DISCARD TEMP"):
+        assert not shapes.forgets(shape(text).text), text
+
+
+def test_leading_comments() -> None:
+    text = "\n -- one; two\n/* three\n*/ EXECUTE p /* four */"
+    assert shapes.without_leading_comments(text) == "EXECUTE p /* four */"
+    assert shapes.without_leading_comments("/* not closed") == "/* not closed"
+    assert shapes.without_leading_comments("-- alone") == ""

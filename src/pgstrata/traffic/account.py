@@ -11,6 +11,7 @@ NO_PARAMETERS = "statements without the values of their parameters"
 PASSWORDS = "statements with a password, which no file should keep"
 FASTPATH = "function calls of the fast path"
 PREPARED_BEFORE = "EXECUTE of what was prepared before the log begins"
+PREPARED_BY_DRIVER = "DEALLOCATE of what a driver has prepared: a replay has other names for it"
 NO_TEXT = "durations without a statement"
 NO_STATEMENT = "errors without their statement"
 UNEXECUTED = "parsed or bound, and not executed then"
@@ -97,6 +98,7 @@ __all__ = [
     "OWN",
     "PASSWORDS",
     "PREPARED_BEFORE",
+    "PREPARED_BY_DRIVER",
     "ROWS_OF_COPY",
     "UNEXECUTED",
     "Account",

@@ -32,6 +32,7 @@ from pgstrata.traffic.account import (
     OWN,
     PASSWORDS,
     PREPARED_BEFORE,
+    PREPARED_BY_DRIVER,
     ROWS_OF_COPY,
     UNEXECUTED,
     Account,
@@ -104,6 +105,12 @@ class _Known(NamedTuple):
     is_recoded: bool
     #: pgstrata asked it, for a synthetic file.
     is_own: bool
+    #: It drops all that its session has prepared.
+    forgets: bool
+    #: Of what defines something the normalized text.
+    definition: str
+    #: Temporary tables and the like that it makes.
+    temporary: tuple[str, ...]
 
 
 class _Held:
@@ -528,7 +535,8 @@ class Reader:
             and not known.is_own
             and (protocol == SIMPLE or values is not None)
         )
-        if not is_whole and (why := self._not_kept(session, known, protocol, values, text)) is not None:
+        why = None if is_whole else self._not_kept(session, known, protocol, values, text)
+        if why is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
             seconds = cost.microseconds if took is None else took
             self.account.leave_out(why, seconds / 1e6, example, entries)
@@ -543,6 +551,10 @@ class Reader:
                 return
         if kind:
             self._follow_transaction(session, kind, text)
+        if known.forgets:
+            session.prepared = None
+        if known.temporary:
+            session.temporary = {*(session.temporary or ()), *known.temporary}
         facts = self.facts
         if took is None and not sqlstate:
             facts.untimed += 1
@@ -558,9 +570,7 @@ class Reader:
             values = self._in_utf8(values, known.set_by_parameters)
         if self._mask is not None:
             values = self._masked_values(values, known, self._mask)
-        statement = Statement(
-            start, took, protocol, known.shape, known.text, values, sqlstate, kind == shapes.FORGETS
-        )
+        statement = Statement(start, took, protocol, known.shape, known.text, values, sqlstate, known.forgets)
         session.held = _Held(statement, text, entries, known.is_common)
 
     def _may_be_cut(self, values: tuple[str | None, ...], *, is_failure: bool) -> bool:
@@ -613,17 +623,12 @@ class Reader:
             return OWN
         if kind == shapes.UTILITY:
             return MAINTENANCE
-        if kind == shapes.DDL and not _is_temporary(session, text):
+        if kind == shapes.DDL and not _is_temporary(session, known):
             return DEFINITIONS
-        if kind in (shapes.PREPARE, shapes.EXECUTE):
-            words = text.split(None, 2)
-            name = words[1].partition("(")[0].rstrip(";").lower() if len(words) > 1 else ""
-            if session.prepared is None:
-                session.prepared = set()
-            if kind == shapes.PREPARE:
-                session.prepared.add(name)
-            elif not session.whole and name not in session.prepared:
-                return PREPARED_BEFORE
+        if kind in (shapes.PREPARE, shapes.EXECUTE, shapes.DEALLOCATE) and (
+            why := _why_not_prepared(session, kind, text)
+        ):
+            return why
         if protocol != SIMPLE and values is None and known.parameters:
             return NO_PARAMETERS
         return None
@@ -722,6 +727,7 @@ class Reader:
         number = writer.shape(OTHERS if is_full else shape.text)
         if has_constants:
             self.facts.constants.add(number)
+        lower = shape.text.lower()
         known = _Known(
             kept,
             number,
@@ -733,6 +739,9 @@ class Reader:
             is_encoding,
             is_recoded,
             MARK in text,
+            " all" in lower and shapes.forgets(shape.text),
+            shape.text if shape.kind == shapes.DDL else "",
+            tuple(_bare(match[1]) for match in _TEMPORARY.finditer(shape.text)) if "temp" in lower else (),
         )
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
@@ -749,25 +758,56 @@ def _is_data(number: int, values: tuple[str | None, ...], known: _Known) -> bool
     )
 
 
+_PREPARED = re.compile(
+    r'(?:PREPARE|EXECUTE|DEALLOCATE(?:\s+PREPARE)?)\s+("(?:[^"]|"")+"|[\w$]+)', re.IGNORECASE
+)
+
+
+def _why_not_prepared(session: _Open, kind: str, text: str) -> str:
+    """Returns why PREPARE, EXECUTE or DEALLOCATE cannot be in the file, empty where it can."""
+    match = _PREPARED.match(shapes.without_leading_comments(text))
+    name = _bare(match[1]) if match else ""
+    if session.prepared is None:
+        session.prepared = set()
+    if kind == shapes.PREPARE:
+        session.prepared.add(name)
+    elif name not in session.prepared:
+        if kind == shapes.DEALLOCATE:
+            return PREPARED_BY_DRIVER
+        if not session.whole:
+            return PREPARED_BEFORE
+    elif kind == shapes.DEALLOCATE:
+        session.prepared.discard(name)
+    return ""
+
+
 _TEMPORARY = re.compile(
-    r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:LOCAL\s+|GLOBAL\s+)?TEMP(?:ORARY)?\s+\w+\s+(?:IF\s+NOT\s+EXISTS\s+)?"
-    r'(?:pg_temp\s*\.\s*)?("(?:[^"]|"")+"|\w+)',
+    r"(?:\bCREATE (?:OR REPLACE )?(?:LOCAL |GLOBAL )?TEMP(?:ORARY)? (?:TABLE|(?:RECURSIVE )?VIEW|SEQUENCE)"
+    r"|\bCREATE (?:TABLE|VIEW|SEQUENCE)(?= (?:IF NOT EXISTS )?pg_temp\b)"
+    r"|(?<!INSERT )(?<!MERGE )\bINTO (?:LOCAL |GLOBAL )?TEMP(?:ORARY)?(?: TABLE)?)"
+    r' (?:IF NOT EXISTS )?(?:pg_temp ?\. ?)?("(?:[^"]|"")+"|[\w$]+)',
     re.IGNORECASE,
 )
-_NAME = re.compile(r'"(?:[^"]|"")+"|\w+')
+"""In a normalized statement: one space between words, and no values that look like it."""
+
+_NAME = re.compile(r'"(?:[^"]|"")+"|[\w$]+')
 
 
-def _is_temporary(session: _Open, text: str) -> bool:
-    """Returns whether a statement makes, changes or drops what the session alone sees; remembers what it
-    makes."""
-    if match := _TEMPORARY.match(text):
-        if session.temporary is None:
-            session.temporary = set()
-        session.temporary.add(match[1].strip('"').lower())
-        return True
-    if not session.temporary:
-        return "pg_temp" in text[:200]
-    return any(name.strip('"').lower() in session.temporary for name in _NAME.findall(text[:1000]))
+def _is_temporary(session: _Open, known: _Known) -> bool:
+    """Returns whether all that a statement makes, changes or drops is what its session alone sees."""
+    names = {*known.temporary, *(session.temporary or ())}
+    return all(
+        _TEMPORARY.match(part)
+        or "pg_temp" in part[:200].lower()
+        or any(_bare(name) in names for name in _NAME.findall(part[:1000]))
+        for part in map(str.strip, known.definition.split(";"))
+        if shapes.kind_of(part) == shapes.DDL
+    )
+
+
+def _bare(name: str) -> str:
+    """Returns a name without its quotes, in lower case."""
+    return name.strip('"').lower()
 
 
 def _damage(entry: LogEntry) -> str:

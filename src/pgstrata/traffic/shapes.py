@@ -127,12 +127,12 @@ def _numbered(text: str) -> str:
 
 # --- what there is to know of some statements --------------------------------------------------
 
-COPY_IN, PASSWORD, PREPARE, EXECUTE, FORGETS, BEGIN, END, DDL, UTILITY = (
+COPY_IN, PASSWORD, PREPARE, EXECUTE, DEALLOCATE, BEGIN, END, DDL, UTILITY = (
     "copy in",
     "password",
     "prepare",
     "execute",
-    "forgets",
+    "deallocate",
     "begin",
     "end",
     "ddl",
@@ -145,15 +145,17 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (COPY_IN, r"(?:.*;\s*)?COPY\b[^;]*\bFROM\s+STDIN\b"),
         (
             PASSWORD,
-            r"(?:CREATE|ALTER)\s+(?:ROLE|USER|GROUP|SUBSCRIPTION|SERVER|USER\s+MAPPING)\b.*\b(?:PASSWORD|password)\b",
+            r"(?:.*;\s*)?(?:CREATE|ALTER)\s+(?:(?:ROLE|USER|GROUP|SERVER)\b[^;]*\bPASSWORD"
+            r"|SUBSCRIPTION\b[^;]*\bCONNECTION)\b",
         ),
-        (FORGETS, r"(?:DEALLOCATE|DISCARD\s+(?:ALL|PLANS))\b"),
+        (DEALLOCATE, r"DEALLOCATE\s+(?!(?:PREPARE\s+)?ALL\b)"),
         (PREPARE, r"PREPARE\s+(?!TRANSACTION\b)"),
         (EXECUTE, r"EXECUTE\s"),
         (BEGIN, r"(?:BEGIN|START\s+TRANSACTION)\b"),
         (
             END,
-            r"(?:COMMIT|END|ABORT|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+            r"(?:(?:COMMIT|END|ABORT|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))(?!\s+PREPARED\b)"
+            r"|PREPARE\s+TRANSACTION)\b",
         ),
         (DDL, r"(?:CREATE|ALTER|DROP|GRANT|REVOKE|COMMENT\s+ON|SECURITY\s+LABEL|REASSIGN\s+OWNED|IMPORT)\b"),
         (UTILITY, r"(?:VACUUM|ANALYZE|ANALYSE|REINDEX|CLUSTER|CHECKPOINT)\b"),
@@ -164,22 +166,41 @@ _FIRST_LETTERS = frozenset("CcAaDdPpEeBbSsRrGgIiVv")
 
 def kind_of(text: str) -> str:
     """Returns the kind of a normalized statement, one of the names above, or empty."""
-    if text[:1] not in _FIRST_LETTERS and "STDIN" not in text.upper():
+    if text[:1] not in _FIRST_LETTERS and not any(word in text.upper() for word in ("STDIN", "PASSWORD")):
         return ""
     return next((kind for kind, pattern in _KINDS if pattern.match(text)), "")
+
+
+_FORGETS = re.compile(r"(?:\A|;\s*)(?:DEALLOCATE\s+(?:PREPARE\s+)?|DISCARD\s+)ALL\b", re.IGNORECASE)
+
+
+def forgets(text: str) -> bool:
+    """Returns whether a normalized statement drops all that its session has prepared."""
+    return _FORGETS.search(text) is not None
+
+
+_LEADING = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*", re.DOTALL)
+
+
+def without_leading_comments(text: str) -> str:
+    """Returns a statement from its first word on."""
+    match = _LEADING.match(text)
+    return text[match.end() :] if match else text
 
 
 __all__ = [
     "BEGIN",
     "COPY_IN",
     "DDL",
+    "DEALLOCATE",
     "END",
     "EXECUTE",
-    "FORGETS",
     "PASSWORD",
     "PREPARE",
     "UTILITY",
     "ShapedText",
+    "forgets",
     "kind_of",
     "shape",
+    "without_leading_comments",
 ]
