@@ -415,3 +415,24 @@ def test_values_of_several_lines_in_the_context_of_an_error(tmp_path: Path) -> N
         )
         _, [(_, statements)] = taken(folder, [failed])
         assert [s.parameters for s in statements] == [tuple(values)]
+
+
+def test_what_was_canceled_is_left_out_with_its_time(tmp_path: Path) -> None:
+    """Nothing would cancel it in a replay, which may wait for hours."""
+    entries = [
+        plain(START, 1, "SELECT 1"),
+        Told(START + 10 * MS, "statement: SELECT slow()"),
+        Told(
+            START + 5 * S,
+            "canceling statement due to statement timeout",
+            severity="ERROR",
+            sqlstate="57014",
+            query="SELECT slow()",
+        ),
+        plain(START + 6 * S, 1, "ROLLBACK"),
+    ]
+    header, [(_, statements)] = taken(tmp_path, entries)
+    assert [s.text for s in statements] == ["SELECT 1", "ROLLBACK"]
+    (left_out,) = header.left_out
+    assert (left_out.why, left_out.count, left_out.entries) == (account.CANCELED, 1, 2)
+    assert left_out.seconds == pytest.approx(4.99)

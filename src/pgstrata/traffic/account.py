@@ -11,6 +11,7 @@ NO_PARAMETERS = "statements without the values of their parameters"
 PASSWORDS = "statements with a password, which no file should keep"
 FASTPATH = "function calls of the fast path"
 PREPARED_BEFORE = "EXECUTE of what was prepared before the log begins"
+CANCELED = "statements that were canceled: a replay would wait for their whole answer"
 PREPARED_BY_DRIVER = "DEALLOCATE of what a driver has prepared: a replay has other names for it"
 NO_TEXT = "durations without a statement"
 NO_STATEMENT = "errors without their statement"
@@ -81,6 +82,7 @@ def largest_first(parts: dict[str, LeftOut]) -> list[LeftOut]:
 
 
 __all__ = [
+    "CANCELED",
     "CUT_VALUES",
     "DEFINITIONS",
     "EMPTY_SESSIONS",

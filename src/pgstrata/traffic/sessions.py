@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import messages, settings, shapes
 from pgstrata.traffic.account import (
+    CANCELED,
     CUT_VALUES,
     DEFINITIONS,
     EMPTY_SESSIONS,
@@ -69,6 +70,10 @@ _FUNCTION_CALL = -1
 
 _ENDS = ("57P", "08", "28", "25P03", "25P04", "3D000", "53300")
 """SQLSTATEs with which the server refuses or ends a connection."""
+
+
+_CANCELED = frozenset(("57014", "57P01", "57P02", "25P04"))
+"""SQLSTATEs of statements that a user, a time limit or an administrator ended."""
 
 
 class _Waiting(NamedTuple):
@@ -536,6 +541,8 @@ class Reader:
             and (protocol == SIMPLE or values is not None)
         )
         why = None if is_whole else self._not_kept(session, known, protocol, values, text)
+        if sqlstate in _CANCELED:
+            why = CANCELED
         if why is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
             seconds = cost.microseconds if took is None else took

@@ -16,7 +16,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import ConfigFile, resolve
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.model import Server
-from pgstrata.traffic.account import PASSWORDS, ROWS_OF_COPY
+from pgstrata.traffic.account import CANCELED, PASSWORDS, ROWS_OF_COPY
 from pgstrata.traffic.captured import EXTENDED, PREPARED, SIMPLE, Captured
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.record.convert import convert
@@ -207,11 +207,12 @@ def test_requests_to_cancel_are_passed_on(cluster: Cluster, place: Path) -> None
         with pytest.raises(psycopg.errors.QueryCanceled):
             c.execute("SELECT pg_sleep(60)")
         timer.join()
+        c.execute("SELECT 1")
         proxy.end()
-        _, (statement,) = proxy.captured()
-    assert (
-        statement.sqlstate == "57014" and statement.duration is not None and 0.3e6 < statement.duration < 50e6
-    )
+        header, (statement,) = proxy.captured()
+    (canceled,) = header.left_out
+    assert (canceled.why, canceled.count, canceled.example) == (CANCELED, 1, "SELECT pg_sleep(60)")
+    assert 0.3 < canceled.seconds < 50 and statement.text == "SELECT 1"
 
 
 def test_tls_on_both_sides_and_scram(pg17: Server, place: Path, tmp_path: Path) -> None:
