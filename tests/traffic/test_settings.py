@@ -10,7 +10,7 @@ from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import account
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
-from pgstrata.traffic.settings import assignments, in_utf8, sets_only_encoding
+from pgstrata.traffic.settings import assignments, in_utf8, sets_only_encoding, sets_only_role
 from pgstrata.traffic.shapes import shape
 from support.logs import MS, START, Told, extended, plain, taken
 
@@ -135,3 +135,20 @@ def test_a_masked_file_shows_no_messages(tmp_path: Path) -> None:
     ]
     header, _ = taken(tmp_path, entries, mask=True)
     assert "Frederike" not in str(header)
+
+
+def test_statements_that_set_only_the_role() -> None:
+    for text in (
+        "SET ROLE app",
+        "set local role 'app';",
+        'SET SESSION ROLE "App"',
+        "SET ROLE NONE",
+        "SET role = app",
+        "SET role TO $1",
+        "RESET ROLE",
+        "SET SESSION AUTHORIZATION app",
+        "reset session authorization ;",
+    ):
+        assert sets_only_role(text), text
+    for text in ("SET ROLE app; SELECT 1", "SET roles = 1", "SET search_path TO role", "RESET ALL"):
+        assert not sets_only_role(text), text

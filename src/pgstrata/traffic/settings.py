@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -140,6 +141,18 @@ def sets_only_encoding(text: str, assignments: Sequence[Assignment]) -> bool:
     return start[:1] == ["update"] and "pg_settings" in start[1:2] and ENCODING in text.lower()
 
 
+_ROLE = re.compile(
+    r"\s*(?:RESET\s+(?:ROLE|SESSION\s+AUTHORIZATION)"
+    r"|SET\s+(?:SESSION\s+|LOCAL\s+)?(?:ROLE|SESSION\s+AUTHORIZATION)(?:\s*=\s*|\s+TO\s+|\s+)[^\s;=]+)[\s;]*",
+    re.IGNORECASE,
+)
+
+
+def sets_only_role(text: str) -> bool:
+    """Returns whether a statement does nothing but make its session act as another role."""
+    return _ROLE.fullmatch(text) is not None
+
+
 def data_places(pieces: Sequence[Token], assignments: Sequence[Assignment]) -> frozenset[int]:
     """Returns the places of literals and words that are an application's values."""
     return frozenset(
@@ -161,4 +174,5 @@ __all__ = [
     "in_utf8",
     "may_assign",
     "sets_only_encoding",
+    "sets_only_role",
 ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import SIMPLE, Captured, Header, Shape, Statement, Writer
 from pgstrata.traffic.replay.samples import MOST_READ, PLANNED, text_with_values
+from pgstrata.traffic.settings import sets_only_role
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
 from pgstrata.workload.custom.queries import varies
 from pgstrata.workload.custom.sql import mentioned
@@ -195,6 +196,7 @@ def _sets(statement: Statement) -> bool:
         statement.sqlstate
         or statement.protocol != SIMPLE
         or statement.text[:20].lstrip()[:3].lower() != "set"
+        or sets_only_role(statement.text)  # as in the replay
     ):
         return False
     words = _words(statement.text)

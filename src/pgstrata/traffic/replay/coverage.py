@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from pgstrata.traffic.captured import Database, Header, Shape, name_of
 from pgstrata.traffic.replay.options import ReplayOptions
+from pgstrata.traffic.settings import sets_only_role
 from pgstrata.workload.custom.reaches import Reaching
 
 FACT = "captured"
+
+ROLES = "SET ROLE and the like: all sessions are those of one role, which owns everything"
 
 MOST_LEFT_OUT = 50
 
@@ -53,7 +56,7 @@ class Coverage(msgspec.Struct, frozen=True):
     outside: list[NotAsked] = []
     #: Of the log's time the share of each statement, by its number; 0 to 1.
     shares: list[float] = []
-    #: Numbers of the statements that `outside` counts, which are not sent.
+    #: Numbers of the statements of the log that are not sent: those of `outside` and of `ROLES`.
     told_outside: list[int] = []
 
 
@@ -65,6 +68,12 @@ def coverage_of(
     by_number = (
         {} if reaching is None else {n: reaching.why(shape.text) for n, shape in enumerate(header.shapes)}
     )
+    # What is loaded belongs to the role that replays, and no other has rights on it.
+    of_roles = [
+        number
+        for number, shape in enumerate(header.shapes)
+        if reaching is not None and options.setup and sets_only_role(shape.text)
+    ]
     return Coverage(
         database=database.name,
         begin=header.begin,
@@ -81,12 +90,13 @@ def coverage_of(
         left_out=[
             NotAsked(left_out.why, left_out.count, header.left_out_share(left_out), left_out.example)
             for left_out in header.left_out[:MOST_LEFT_OUT]
-        ],
+        ]
+        + _not_asked(header, {ROLES: [header.shapes[number] for number in of_roles]}),
         notes=list(header.notes),
         rows_known=all(shape.rows is not None for shape in header.shapes),
         without_rows=[name_of(n, shape.text) for n, shape in enumerate(header.shapes) if shape.rows == 0],
-        outside=list(_outside(header, by_number)),
-        told_outside=[number for number, why in by_number.items() if why],
+        outside=_not_asked(header, _by_reason(header, by_number)),
+        told_outside=sorted({*of_roles, *(number for number, why in by_number.items() if why)}),
         shares=[round(shape.seconds / _seconds(header), 6) for shape in header.shapes[:MOST_SHARES]],
     )
 
@@ -96,16 +106,27 @@ def _seconds(header: Header) -> float:
     return header.seconds + sum(left_out.seconds for left_out in header.left_out) or 1.0
 
 
-def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]:
-    """Yields the statements of the log that are skipped because they reach outside, by the reason."""
+def _by_reason(header: Header, by_number: Mapping[int, str]) -> dict[str, list[Shape]]:
+    """Returns the statements that reach outside by the reason."""
     by_reason: dict[str, list[Shape]] = {}
     for number, why in by_number.items():
         if why:
             by_reason.setdefault(why, []).append(header.shapes[number])
-    for why, shapes in by_reason.items():
-        seconds = sum(shape.seconds for shape in shapes)
-        most = max(shapes, key=lambda shape: shape.seconds)
-        yield NotAsked(why, sum(shape.calls for shape in shapes), seconds / _seconds(header), most.text)
+    return by_reason
+
+
+def _not_asked(header: Header, by_reason: Mapping[str, Sequence[Shape]]) -> list[NotAsked]:
+    """Returns the statements of the log that are skipped, by the reason."""
+    return [
+        NotAsked(
+            why,
+            sum(shape.calls for shape in shapes),
+            sum(shape.seconds for shape in shapes) / _seconds(header),
+            max(shapes, key=lambda shape: shape.seconds).text,
+        )
+        for why, shapes in by_reason.items()
+        if shapes
+    ]
 
 
 def facts_of(coverage: Coverage) -> Mapping[str, Any]:
