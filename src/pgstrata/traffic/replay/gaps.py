@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pgstrata import numbers
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Cell, Column, Row, Table, words
-from pgstrata.page.results import RunSet, StepResults
+from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.store.statement import Statement, recorded_statement
 from pgstrata.traffic.captured import RECOGNIZED
@@ -52,6 +53,7 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     for variant, repeats in step.by_variant.items():
         result += _of_replay(variant, replays_of(repeats), rounds_in(repeats))
     result += _refused(step, coverage)
+    result += _failed_here(step, coverage)
     result += _failed_always(step)
     result += _found_nothing(step, coverage)
     result += _found_nothing_in_all(step)
@@ -148,6 +150,72 @@ def _refused(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
             else None,
             refused[0].text[:MOST_EXAMPLE],
         )
+
+
+def _failed_here(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
+    """Yields the gaps of the statements that went well in the log and fail now on every variant, by SQLSTATE:
+    something that they need is not here, and their times are those of errors."""
+    failing = [_failing_here(repeats) for repeats in step.by_variant.values()]
+    if not failing:
+        return
+    by_code: dict[str, list[tuple[float, int, str]]] = {}
+    for statement in sorted(set.intersection(*map(set, failing))):
+        least = min((of_variant[statement] for of_variant in failing), key=lambda failures: failures.calls)
+        share = _share_in_log(statement, least, coverage)
+        by_code.setdefault(least.code, []).append(
+            (share, round(least.calls), f"{least.message}: {statement.text}")
+        )
+    for code, failures in sorted(by_code.items(), key=lambda item: -sum(share for share, _, _ in item[1])):
+        yield Gap(
+            f"Not replayed: went well in the log, and fails here everywhere ({code})",
+            sum(calls for _, calls, _ in failures),
+            sum(share for share, _, _ in failures) if coverage is not None else None,
+            max(failures)[2][:MOST_EXAMPLE],
+        )
+
+
+class _FailingHere(NamedTuple):
+    """Executions of one statement that went well in the log and fail on one variant. calls: of a round; part:
+    of all its executions, 0 to 1; code, message: of those that fail most often."""
+
+    calls: float
+    part: float
+    code: str
+    message: str
+
+
+def _failing_here(repeats: Repeats) -> dict[Statement, _FailingHere]:
+    counts: dict[Statement, Counter[tuple[str, str]]] = {}
+    refused: set[Statement] = set()
+    for failure in (failure for replay in replays_of(repeats) for failure in replay.failures):
+        if failure.then is not None or failure.now is None:
+            continue
+        statement = recorded_statement(failure.number, failure.statement)
+        counts.setdefault(statement, Counter())[failure.now, failure.message] += failure.count
+        if reaches_outside(failure):
+            refused.add(statement)
+    rounds = max(1, rounds_in(repeats))
+    totals = totals_of(m.record for m in repeats.repeats)
+    failing = {}
+    for statement, by_error in counts.items():
+        if statement in refused:
+            continue
+        count, total = by_error.total(), totals.get(statement)
+        calls = max(count, total.calls) if total is not None else count
+        ((code, message), _) = by_error.most_common(1)[0]
+        failing[statement] = _FailingHere(count / rounds, count / calls, code, message)
+    return failing
+
+
+def _share_in_log(statement: Statement, failing: _FailingHere, coverage: Coverage | None) -> float:
+    """Returns the share of the log's time, or of its statements where it tells no times."""
+    if coverage is None:
+        return 0.0
+    if not coverage.timed:
+        return failing.calls / max(1, coverage.statements)
+    return (
+        failing.part * coverage.shares[statement.number] if statement.number < len(coverage.shares) else 0.0
+    )
 
 
 def _failed_always(step: StepResults) -> list[Gap]:
