@@ -130,6 +130,48 @@ def test_what_was_set_before_holds_within(tmp_path: Path) -> None:
     assert "9 statements from before it" in notes and "1 transaction had begun before" in notes
 
 
+def test_what_was_dropped_before_is_not_made_again(tmp_path: Path) -> None:
+    """A session that makes its temporary table for each job anew would find it there, and fail."""
+    before = [
+        "CREATE TEMP TABLE job AS SELECT 1 AS a",
+        "DROP TABLE IF EXISTS job, pg_temp.other CASCADE",
+        "/* next */ CREATE TEMP TABLE job AS SELECT 2 AS a",
+        "DROP TABLE IF EXISTS work; CREATE TEMP TABLE work (a int)",
+        "BEGIN",
+        "CREATE TEMP TABLE short (a int) ON COMMIT DROP",
+        "DECLARE kept CURSOR WITH HOLD FOR SELECT 1",
+        "COMMIT",
+        "DECLARE closed CURSOR WITH HOLD FOR SELECT 2",
+        "CLOSE closed",
+        "LISTEN jobs",
+        "LISTEN mail",
+        "UNLISTEN mail",
+        "BEGIN",
+        "CREATE TEMP TABLE failed (a int)",
+        "COMMIT",
+        "BEGIN",
+        "SET work_mem = '8MB'",
+        "DROP TABLE work",
+    ]
+    entries = [plain(START + n * S, 1, text) for n, text in enumerate(before)]
+    failure = Told(START + 14 * S + 500 * MS, "no", severity="ERROR", sqlstate="22012", query="SELECT 1 / 0")
+    within = [plain(START + 60 * S, 1, "COMMIT")]
+    whole = captured(tmp_path, [*entries, failure, *within])
+    _, sessions = part(tmp_path, whole, Window(START + 50 * S, START + 70 * S))
+    assert texts(sessions) == [
+        [
+            "/* next */ CREATE TEMP TABLE job AS SELECT 2 AS a",
+            "DROP TABLE IF EXISTS work; CREATE TEMP TABLE work (a int)",
+            "DECLARE kept CURSOR WITH HOLD FOR SELECT 1",
+            "LISTEN jobs",
+            "BEGIN",
+            "SET work_mem = '8MB'",
+            "DROP TABLE work",
+            "COMMIT",
+        ]
+    ]
+
+
 def test_prepared_statements_keep_their_protocol(tmp_path: Path) -> None:
     entries = [
         entry for n in range(20) for entry in extended(START + n * S, 3, "SELECT $1", [f"{n}"], name="S_1")

@@ -339,9 +339,19 @@ _CONFIG = re.compile(
 _PREPARE = re.compile(rf"PREPARE\s+(?!TRANSACTION\b){_NAME}", re.I)
 _DEALLOCATE = re.compile(rf"DEALLOCATE\s+(?:PREPARE\s+)?{_NAME}", re.I)
 _DISCARD = re.compile(r"DISCARD\s+(ALL|PLANS|TEMP|TEMPORARY|SEQUENCES)\b", re.I)
-_KEPT = re.compile(
-    r"(?:CREATE\s+(?:LOCAL\s+|GLOBAL\s+)?TEMP(?:ORARY)?\s|LISTEN\s|DECLARE\s+.*\bWITH\s+HOLD\b)", re.I | re.S
+_TEMPORARY = re.compile(
+    r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:LOCAL\s+|GLOBAL\s+)?TEMP(?:ORARY)?\s+"
+    rf"(?:TABLE|(?:RECURSIVE\s+)?VIEW|SEQUENCE)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:pg_temp\s*\.\s*)?{_NAME}",
+    re.I,
 )
+_UNTIL_COMMIT = re.compile(r"\bON\s+COMMIT\s+DROP\b", re.I)
+_DROP = re.compile(r"DROP\s+(?:TABLE|VIEW|SEQUENCE)\s+(?:IF\s+EXISTS\s+)?([^;]*)", re.I)
+_HOLD = re.compile(rf"DECLARE\s+{_NAME}\s.*?\bCURSOR\s+WITH\s+HOLD\b", re.I | re.S)
+_CLOSE = re.compile(rf"CLOSE\s+{_NAME}", re.I)
+_LISTEN = re.compile(rf"LISTEN\s+{_NAME}", re.I)
+_UNLISTEN = re.compile(rf"UNLISTEN\s+(?:{_NAME}|\*)", re.I)
+_KINDS = ("set", "prepare", "temp", "cursor", "listen")
+"""Of what holds in a session, until DISCARD ALL."""
 _OF_TRANSACTION = re.compile(
     r"(?:BEGIN|START\s+TRANSACTION|SET\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)|SAVEPOINT|RELEASE|"
     r"ROLLBACK\s+(?:(?:WORK|TRANSACTION)\s+)?TO|DECLARE)\b",
@@ -357,6 +367,8 @@ class _State:
         #: Of the transaction that is open: it holds where that is committed.
         self._pending: dict[str, Statement | None] | None = None
         self._opened: list[Statement] = []
+        #: A statement of the transaction has failed, so nothing of it holds.
+        self._is_failed = False
 
     @property
     def is_open(self) -> bool:
@@ -365,23 +377,25 @@ class _State:
 
     def take(self, statement: Statement) -> None:
         """Takes the next statement of the session."""
-        text = statement.text.lstrip()
-        if len(text) > LONGEST:
+        if len(statement.text) > LONGEST:
             return
+        text = shapes.without_leading_comments(statement.text)
         kind = shapes.kind_of(text.upper()[:200]) if text[:1] else ""
         if kind == shapes.END:
-            if self._pending is not None and text[:1].upper() in "CE":
+            if self._pending is not None and text[:1].upper() in "CE" and not self._is_failed:
                 self._apply(self._pending)
-            self._pending, self._opened = None, []
+            self._pending, self._opened, self._is_failed = None, [], False
             return
         if statement.sqlstate:
+            self._is_failed = self._pending is not None
             return
         if kind == shapes.BEGIN:
             if ";" not in text.rstrip("; \n\t"):
-                self._pending, self._opened = {}, [statement]
+                self._pending, self._opened, self._is_failed = {}, [statement], False
             return
-        if self._pending is not None and _OF_TRANSACTION.match(text):
+        if self._pending is not None and _OF_TRANSACTION.match(text) and not _HOLD.match(text):
             self._opened.append(statement)
+            self._is_failed = False  # of what goes well in a transaction that has failed: ROLLBACK TO
             return
         changes = dict(self._changes(text, statement))
         if self._pending is None:
@@ -407,13 +421,25 @@ class _State:
             yield f"prepare {match[1].lower()}", None
         elif match := _DISCARD.match(text):
             if match[1].upper() == "ALL":
-                yield "set all", None
-                yield "prepare all", None
-                yield "temp all", None
+                yield from ((f"{kind} all", None) for kind in _KINDS)
             elif match[1].upper().startswith("TEMP"):
                 yield "temp all", None
-        elif _KEPT.match(text):
-            yield f"temp {text}", statement
+        elif match := _TEMPORARY.match(text):
+            yield f"temp {_bare(match[1])}", statement
+        elif match := _DROP.match(text):
+            for name in match[1].split(","):
+                words = name.strip().removeprefix("pg_temp.").split(None, 1)
+                yield f"temp {_bare(words[0]) if words else ''}", None
+            if made := _TEMPORARY.search(text, match.end()):
+                yield f"temp {_bare(made[1])}", statement
+        elif match := _HOLD.match(text):
+            yield f"cursor {_bare(match[1])}", statement
+        elif match := _CLOSE.match(text):
+            yield f"cursor {_bare(match[1])}", None
+        elif match := _LISTEN.match(text):
+            yield f"listen {_bare(match[1])}", statement
+        elif match := _UNLISTEN.match(text):
+            yield f"listen {_bare(match[1] or 'all')}", None
 
     def _apply(self, changes: Mapping[str, Statement | None]) -> None:
         for key, statement in changes.items():
@@ -422,7 +448,7 @@ class _State:
                 for other in [held_key for held_key in self._held if held_key.startswith(f"{kind} ")]:
                     del self._held[other]
             self._held.pop(key, None)
-            if statement is not None:
+            if statement is not None and not (kind == "temp" and _UNTIL_COMMIT.search(statement.text)):
                 self._held[key] = statement
         while len(self._held) > MOST_STATE:
             del self._held[next(iter(self._held))]
@@ -430,6 +456,11 @@ class _State:
     def statements(self) -> list[Statement]:
         """Returns what is asked again, in its order."""
         return [*self._held.values(), *self._opened]
+
+
+def _bare(name: str) -> str:
+    """Returns a name without its quotes, in lower case."""
+    return name.strip(' "').lower()
 
 
 __all__ = ["PAUSE", "Window", "busiest", "capture_part", "cut", "window_of"]
