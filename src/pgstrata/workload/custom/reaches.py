@@ -22,6 +22,7 @@ CONFIGURATION = "changes the server's configuration"
 LIBRARY = "executes code of a library"
 EVENT_TRIGGER = "fires at commands of everybody, which needs a superuser"
 ROLES = "all sessions are those of one user: roles are made without their attributes"
+SETTINGS = "all sessions are those of one user: write what is set for a role or a database into a config file"
 
 
 @dataclass(frozen=True)
@@ -409,7 +410,7 @@ def _role(parts: Sequence[Token], words: Sequence[str]) -> Treatment | None:
         if verb == "create" and len(parts) > 2:
             return Treatment(f"CREATE ROLE {parts[2].text}", superuser=True)
         if verb in ("alter", "drop"):
-            return Treatment("", ROLES)
+            return Treatment("", SETTINGS if "set" in words[2:] else ROLES)
     if words[:3] in (("comment", "on", "role"), ("security", "label", "on")):
         return Treatment("", ROLES)
     if words[:3] == ("set", "session", "authorization"):
@@ -482,6 +483,7 @@ def _is_superusers(parts: Sequence[Token], words: Sequence[str]) -> bool:
 __all__ = [
     "EXTENSIONS",
     "ROLES",
+    "SETTINGS",
     "TRUSTED",
     "UNREACHABLE",
     "Reach",

@@ -36,6 +36,7 @@ from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.known_tables import NAME, check_tables, look_for_tables
 from pgstrata.workload.custom.options import CustomOptions, Rows
+from pgstrata.workload.custom.reaches import SETTINGS
 from pgstrata.workload.custom.rows import rows_of_table, tables_of_folder
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, Source
 from pgstrata.workload.custom.sql import SqlStatement
@@ -81,6 +82,7 @@ _TRANSACTION = re.compile(
 # Of owners, privileges and replication, which a benchmark has none of; what is there in every database; and
 # what only psql's own session is for.
 _SUBSCRIPTION = re.compile(r"CREATE\s+SUBSCRIPTION\s", re.I)
+_OF_DATABASE = re.compile(r'ALTER\s+DATABASE\s+(?:"(?:[^"]|"")+"|\S+)\s+SET\s+(?!TABLESPACE\b)', re.I)
 _LEFT_OUT = re.compile(
     r"ALTER\s.*\sOWNER\s+TO\s+\S+\Z|GRANT\s|REVOKE\s|ALTER\s+DEFAULT\s+PRIVILEGES\s|SECURITY\s+LABEL\s"
     r"|COMMENT\s+ON\s+(?:EXTENSION\s|SCHEMA\s+public\s|DATABASE\s)|(?:CREATE|ALTER)\s+SCHEMA\s+public\b"
@@ -252,7 +254,8 @@ def _confined(
             if confinement.copied(item.text):
                 yield item
         elif source.dump and _LEFT_OUT.match(item.text) and not _SUBSCRIPTION.match(item.text):
-            continue
+            if _OF_DATABASE.match(item.text):
+                confinement.left_out.append(NotLoaded(beginning(item.text), SETTINGS))
         elif text := confinement.statement(item.text):
             yield item if text == item.text else replace(item, text=text, written=item.text)
 
