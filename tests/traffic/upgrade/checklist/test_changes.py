@@ -13,7 +13,15 @@ import pytest
 
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.find.acquire import acquire
-from pgstrata.traffic.upgrade.checklist.changes import EVERY, Change, Code, beyond_table, changes, crossed
+from pgstrata.traffic.upgrade.checklist.changes import (
+    EVERY,
+    Change,
+    Code,
+    beyond_table,
+    changes,
+    crossed,
+    has_come,
+)
 from support.shop import SCHEMA, TRIGGER
 from support.steps import running
 
@@ -64,6 +72,8 @@ def test_versions_that_an_upgrade_crosses() -> None:
     assert {change.since for change in crossed(170001, 170011)} == {EVERY}
     # Of a version that is not in it the table says so.
     assert beyond_table(190002) == "" and beyond_table(200000) == "19"
+    # From 18 to 19 nothing of 18 is crossed, and all of it is there.
+    assert [has_come("checksums", number) for number in (170011, 180001, 190000)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +178,31 @@ def executed(connection: psycopg.Connection[Any], change: Change) -> str:
 
 def before(since: str) -> str:
     return "17" if since == EVERY else "18" if since == "19" else VERSIONS[VERSIONS.index(since) - 1]
+
+
+MAINTAINED = """
+CREATE TABLE names (f text); CREATE TABLE t (f int);
+CREATE FUNCTION of_index(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT count(*)::int FROM names';
+CREATE FUNCTION of_view(int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM names); END';
+CREATE FUNCTION of_statistics(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT count(*)::int FROM names';
+CREATE FUNCTION safe(int) RETURNS int IMMUTABLE LANGUAGE sql SET search_path = public AS 'SELECT 1';
+CREATE FUNCTION of_nothing(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT count(*)::int FROM names';
+CREATE INDEX ON t (of_index(f)); CREATE INDEX ON t (safe(f));
+CREATE MATERIALIZED VIEW m AS SELECT of_view(f) FROM t; CREATE VIEW v AS SELECT of_nothing(f) FROM t;
+CREATE STATISTICS s ON (of_statistics(f)), f FROM t;
+"""
+
+
+@pytest.mark.server
+def test_functions_that_maintenance_executes_are_found() -> None:
+    (change,) = [change for change in changes() if change.id == "maintenance-search-path"]
+    with running(acquire("pg:15")) as cluster, fresh(cluster) as connection:
+        connection.execute(MAINTAINED.encode())
+        assert sorted(found_in(connection, change)) == [
+            "public.of_index(integer)",
+            "public.of_statistics(integer)",
+            "public.of_view(integer)",
+        ]
 
 
 @pytest.mark.server

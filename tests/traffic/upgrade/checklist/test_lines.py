@@ -222,6 +222,8 @@ def test_checksums_and_statistics_of_18(place: Path, pgstrata: Program) -> None:
     words = ("upgrade", "--from", "15", "--to", "18", "--dump", "dump.sql", "--log", "log.csv", "--checklist")
     dump = HEAD.format(version="15.3") + "CREATE TABLE public.t (id int PRIMARY KEY, name text);\n"
     dump += "CREATE ROLE shop LOGIN PASSWORD 'md5d41d8cd98f00b204e9800998ecf8427e';\n"
+    for name in ("uuidv7()", "array_sort(anyarray)", "own()", "now()"):
+        dump += f"CREATE FUNCTION public.{name} RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$;\n"
     code, answer = checklist_of(
         place, pgstrata, dump, ("SELECT wal_write FROM pg_stat_wal WHERE 'mine' <> ''",), *words
     )
@@ -235,6 +237,8 @@ def test_checksums_and_statistics_of_18(place: Path, pgstrata: Program) -> None:
     shown = json.dumps(answer) + Path(place / answer["page"]).read_text()
     assert "d41d8cd9" not in shown and "mine" not in shown
     assert lines["io-workers"]["state"] == "note"
+    # What 18 has, too, and 15 had not.
+    assert lines["shadowed-functions"]["objects"] == ["public.array_sort(anyarray)", "public.uuidv7()"]
     # A dump of a newer version than the old server is no dump of it.
     newer = HEAD.format(version="15.3") + "CREATE TABLE t (id int, b int GENERATED ALWAYS AS (id) VIRTUAL);\n"
     _, answer = checklist_of(place, pgstrata, newer, ("SELECT 1",), *words)

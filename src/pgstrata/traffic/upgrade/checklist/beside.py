@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from pgstrata import numbers
+from pgstrata.traffic.upgrade.checklist.changes import has_come
 from pgstrata.traffic.upgrade.checklist.model import Line, Material, line
 
 
@@ -159,7 +160,7 @@ def _rights(m: Material) -> Iterator[Line]:
 
 
 def _work(m: Material) -> Iterator[Line]:
-    keeps = any(change.id == "checksums" for change in m.changes)  # of 18, as is keeping statistics
+    keeps = has_come("checksums", m.new.version_num)  # with 18, as has keeping statistics
     took = (
         f"took {numbers.duration(m.analyze_seconds)} here"
         if m.analyze_seconds is not None

@@ -111,6 +111,12 @@ def crossed(old: int, new: int) -> list[Change]:
     ]
 
 
+def has_come(id: str, version_num: int) -> bool:
+    """Returns whether a server of this version behaves in the new way of a change."""
+    since = next(change.since for change in changes() if change.id == id)
+    return since == EVERY or major_of(version_number(since)) <= major_of(version_num)
+
+
 def beyond_table(new: int) -> str:
     """Returns the newest version that the table knows, where a server is newer; else an empty text."""
     newest = max((change.since for change in changes() if change.since != EVERY), key=version_number)
@@ -202,4 +208,14 @@ AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_
 """
 """Columns of some types, by way of domains, arrays, ranges and composite types, as pg_upgrade does."""
 
-__all__ = ["EVERY", "Change", "Code", "Effect", "beyond_table", "changes", "crossed", "table_digest"]
+__all__ = [
+    "EVERY",
+    "Change",
+    "Code",
+    "Effect",
+    "beyond_table",
+    "changes",
+    "crossed",
+    "has_come",
+    "table_digest",
+]

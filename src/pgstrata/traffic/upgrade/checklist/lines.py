@@ -40,6 +40,7 @@ def lines(material: Material) -> list[Line]:
         *_of_changes(material),
         *_removed_settings(material),
         *_reserved(material),
+        *_shadowed(material),
         *lines_beside(material),
         *_unknown(material),
     ]
@@ -294,6 +295,18 @@ def _reserved(m: Material) -> Iterator[Line]:
             "look",
             f"Names that are reserved words of {m.new.version}: statements have to quote them",
             'Write "name" in double quotes, or rename it',
+            names,
+        )
+
+
+def _shadowed(m: Material) -> Iterator[Line]:
+    old, new = ({str(row[0]) for row in answers.catalogs.get("shadowed", ())} for answers in (m.old, m.new))
+    if names := sorted(new - old):
+        yield line(
+            "shadowed-functions",
+            "look",
+            f"{m.new.version} has functions of the same name and arguments: without a schema it calls them",
+            "Write the schema in front of the name, or rename yours",
             names,
         )
 
