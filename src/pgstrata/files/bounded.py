@@ -45,7 +45,7 @@ def inflate(data: bytes, most: int, wbits: int = zlib.MAX_WBITS) -> bytes:
     return whole
 
 
-_QUOTES = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTES = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 MOST_VALUES = 4_000_000
 """Most commas, colons and opening brackets of a JSON document: each stands for at most 70 bytes of memory."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import calendar
 import datetime
 import hashlib
-import math
 import re
 import secrets
 from collections.abc import Callable, Collection, Sequence
@@ -52,9 +51,9 @@ _INTERVAL = re.compile(
 
 # --- what has an inner form -----------------------------------------------------------------------
 
-_DOCUMENT = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*["{\[]|"(?:[^"\\]|\\.)*"\Z', re.DOTALL)
+_DOCUMENT = re.compile(r'\{\s*"(?:[^"\\]++|\\.)*+"\s*:|\[\s*["{\[]|"(?:[^"\\]++|\\.)*+"\Z', re.DOTALL)
 _JSON = re.compile(
-    r'"(?:[^"\\]|\\.)*"\s*:|"((?:[^"\\]|\\.)*)"|(?<![\w.])(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])',
+    r'"(?:[^"\\]++|\\.)*+"\s*:|"((?:[^"\\]++|\\.)*+)"|(?<![\w.])(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.])',
     re.DOTALL,
 )
 _ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|.))", re.DOTALL)
@@ -130,16 +129,20 @@ class Mask:
     def _stream(self, value: str, length: int) -> bytes:
         """Returns `length` bytes drawn for a value."""
         seed = value.encode("utf-8", "replace")
-        drawn = b""
-        while len(drawn) < length:
+        drawn = []
+        for _ in range(0, length, 64):
             seed = hashlib.blake2b(seed, key=self._key, digest_size=64).digest()
-            drawn += seed
-        return drawn[:length]
+            drawn.append(seed)
+        return b"".join(drawn)[:length]
 
     def _other(self, places: Sequence[tuple[int, int]], form: str, value: str) -> list[int]:
         """Returns other numbers in these places. places: the number in each and the number of possibilities,
         from 0 on; form: of the value, the part that all values share which are to differ after this."""
-        size = math.prod(count for _, count in places)
+        size = 1
+        for _, count in places:
+            size *= count
+            if size > _EXACT:
+                break  # of a long value it would have millions of digits
         if size > _EXACT or not value.isascii():
             drawn = self._stream(value, 16 * len(places))
             return [

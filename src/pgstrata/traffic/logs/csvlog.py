@@ -23,7 +23,7 @@ from pgstrata.traffic.logs.line import (
 # within one.
 BEGIN = re.compile(
     rb"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3} [A-Za-z0-9+:-]{1,10},"
-    rb'(?:"(?:[^"]|"")*")?,(?:"(?:[^"]|"")*")?,[0-9]+,(?:"[^"\n]*")?,[0-9a-f]+\.[0-9a-f]+,[0-9]+,'
+    rb'(?:"(?:[^"]++|"")*+")?,(?:"(?:[^"]++|"")*+")?,[0-9]+,(?:"[^"\n]*")?,[0-9a-f]+\.[0-9a-f]+,[0-9]+,'
 )
 _LEAST = 23
 """Columns of the oldest servers; newer ones have more behind them."""

@@ -15,7 +15,7 @@ _MOST = 2 * LONGEST
 """Bytes of one object."""
 
 _AROUND = re.compile(rb'\s*\{\s*"(?:records|events|logEvents|entries)"\s*:\s*\[')
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|"|[{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|"|[{}]', re.DOTALL)
 _CHUNK = 1 << 18
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 

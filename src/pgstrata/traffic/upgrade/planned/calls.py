@@ -81,7 +81,7 @@ _CALL = re.compile(
     r"SELECT\s+(?:\*\s+FROM\s+)?(?:pg_catalog\.)?pg_restore_(relation|attribute|extended)_stats\s*\(", re.I
 )
 _ARGUMENT = re.compile(
-    r"\s*(?:[eE]'(?P<escaped>(?:[^'\\]|''|\\.)*)'|'(?P<plain>(?:[^']|'')*)'|(?P<null>NULL))"
+    r"\s*(?:[eE]'(?P<escaped>(?:[^'\\]++|''|\\.)*+)'|'(?P<plain>(?:[^']++|'')*+)'|(?P<null>NULL))"
     r"\s*(?:::\s*[a-zA-Z_.]+(?:\s[a-z]+)?(?:\[\])?)?\s*(?P<end>[,)])\s*",
     re.DOTALL,
 )
