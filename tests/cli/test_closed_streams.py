@@ -50,3 +50,12 @@ def test_letters_that_the_locale_lacks_are_escaped(command: str, place: Path) ->
 def test_json_stays_json_then(place: Path) -> None:
     done = shell("pgstrata query \"select '…▲é😀' as t\" --format json", place, PYTHONIOENCODING="ascii")
     assert json.loads(done.stdout) == [{"t": "…▲é😀"}]
+
+
+@pytest.mark.parametrize(
+    "command", ["query 'select * from range(100000)'", "workloads --format json", "run --help", "--help"]
+)
+def test_a_reader_that_has_enough_ends_a_command_as_it_ends_others(command: str, place: Path) -> None:
+    """Also where more is printed than the stream keeps back, which is written on the way."""
+    done = shell(f"pgstrata {command} | true; echo ${{PIPESTATUS[0]}}", place)
+    assert (done.stdout, done.stderr) == ("141\n", "")

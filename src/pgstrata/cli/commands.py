@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_group_from_info
 from typer.models import TyperInfo
 
+from pgstrata.cli.ending import ReaderGone
 from pgstrata.cli.quiet import with_quiet
 from pgstrata.registry import CORE, Command, capabilities, load
 
@@ -111,12 +113,31 @@ class _Commands(MutableMapping[str, Any]):
         raise TypeError("commands are listed in pgstrata.cli.commands or offered by capabilities")
 
 
+@contextmanager
+def _telling_of_the_reader() -> Iterator[None]:
+    """Raises ReaderGone for BrokenPipeError, of which the parser of command lines makes exit code 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+
+
 class Program(TyperGroup):
     """The program `pgstrata`: `--help` lists the core's commands first and the others by their headings."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands()
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        """Parses a command line, or prints help. Raises ReaderGone."""
+        with _telling_of_the_reader():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command. Raises ReaderGone."""
+        with _telling_of_the_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of the commands without importing them."""

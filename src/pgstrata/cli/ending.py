@@ -25,6 +25,10 @@ class Interruption(BaseException):
         self.exit_code = exit_code
 
 
+class ReaderGone(BaseException):
+    """Standard output is a pipe that nobody reads any more, as of `| head`."""
+
+
 def stopped() -> str:
     """Returns the message printed when a signal has ended a campaign."""
     from pgstrata.server.connect.secrets import words_without_secrets

@@ -17,7 +17,7 @@ import typer
 
 from pgstrata.cli.commands import Program
 from pgstrata.cli.ctrl_c import take_ctrl_c
-from pgstrata.cli.ending import Interruption, report_error
+from pgstrata.cli.ending import Interruption, ReaderGone, report_error
 from pgstrata.errors import Interrupted, PgstrataError, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.process_end import allow_process_end, exit_process
@@ -85,7 +85,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         # Of a command that has nothing to say about it: it has cleaned up on the way.
         print("stopped", file=sys.stderr)
         return interrupted.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         # Whoever read our output has enough; nothing is left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

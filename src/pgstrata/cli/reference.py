@@ -35,7 +35,7 @@ versions may add keys; a number that is infinite or unknown is null. `run --flee
 | 1 | something failed; of `check`, `upgrade` and `patch`: something is proven slower |
 | 2 | the command line or a file is not valid |
 | 3 | `check`, `upgrade`, `bisect` and `patch` cannot tell |
-| 130, 143 | ended by Ctrl-C, by SIGTERM |
+| 130, 141, 143 | ended by Ctrl-C, SIGPIPE, SIGTERM |
 """
 
 OWN_OPTIONS = "Options of one letter are pgbench's, and mean the same; beside them:"
