@@ -98,6 +98,33 @@ def test_the_same_runs_make_the_same_bundle_without_logs_and_owners(bundle: Path
     assert len(Results(bundle.parent / "results").runs()) == 6
 
 
+def test_a_bundle_does_not_say_where_a_repository_or_a_file_lay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
+    monkeypatch.chdir(tmp_path)
+    make_campaign(tmp_path / "results", repeats=2, seconds=5)
+    for number, path in enumerate(sorted((tmp_path / "results").rglob("run.json"))):
+        run = json.loads(path.read_text())
+        secret = "/srv/acme-takeover/postgresql" if number % 2 else "/home/alice/acme-takeover/postgresql"
+        run["server"]["spec"] = f"git:{secret}#master"
+        run["server"]["build"] = "'--prefix=/home/alice/.cache/pgstrata/builds/1'"
+        run["options"]["setup"] = ["/srv/acme-takeover/shop.dump"]
+        run["campaign_file"] = "/srv/acme-takeover/study.toml"
+        path.write_text(json.dumps(run))
+    assert invoke(["bundle", "-o", "result.pgstrata"]) == 0
+    with tarfile.open("result.pgstrata") as archive:
+        files = {name: archive.extractfile(name) for name in archive.getnames()}
+        texts = {name: file.read() for name, file in files.items() if file is not None}
+    assert not [name for name, text in texts.items() if b"takeover" in text or b"alice" in text]
+    runs = [json.loads(text) for name, text in texts.items() if name.endswith("run.json")]
+    assert {run["server"]["spec"] for run in runs} == {"git:postgresql#master"}
+    assert {run["server"]["build"] for run in runs} == {"'--prefix=~/.cache/pgstrata/builds/1'"}
+    assert {(*run["options"]["setup"], run["campaign_file"]) for run in runs} == {("shop.dump", "study.toml")}
+    assert invoke(["verify", "result.pgstrata"]) == 0
+    assert "verdicts come out the same" in capsys.readouterr().out
+
+
 def test_a_verdict_that_was_edited_is_found(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = manifest(bundle)
     comparisons = document["comparisons"]

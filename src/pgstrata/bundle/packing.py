@@ -2,7 +2,8 @@
 
 A bundle is a tar archive, compressed by xz: `bundle.json` with the verdicts, then the run folders without the
 logs of their servers. Runs hold the rates of all slices, the histograms and the counts, so a verdict is
-computed anew from what was measured, not copied.
+computed anew from what was measured, not copied. Paths of repositories and files of the machine become names
+(`places`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, TypedDict
 import msgspec
 
 import pgstrata
+from pgstrata.bundle.places import shortener
 from pgstrata.cli.kinds import kinds
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.files import disk
@@ -36,6 +38,8 @@ Json = dict[str, Any]
 
 VERSION = 1
 MANIFEST = "bundle.json"
+RECORD = "run.json"
+"""Of a run: the one file that its digests leave out, so that it can be changed."""
 XZ = b"\xfd7zXZ\0"
 """How a file of xz begins."""
 MOST_BYTES = 5_000_000
@@ -109,10 +113,13 @@ def pack(results: RunSet, root: Path, file: Path, most_bytes: int = MOST_BYTES) 
     )
     content = io.BytesIO()
     with storing("read the runs", root), tarfile.open(fileobj=content, mode="w:xz") as archive:
-        _add(archive, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        shortened = shortener(runs.values())
+        _add(archive, MANIFEST, _json(shortened(msgspec.to_builtins(manifest))))
         for name, run in sorted(runs.items()):
             for path in _files(run):
-                _add(archive, f"{name}/{path.relative_to(run.folder).as_posix()}", path.read_bytes())
+                is_record = path == run.folder / RECORD
+                shared = _json(shortened(msgspec.to_builtins(run.record))) if is_record else path.read_bytes()
+                _add(archive, f"{name}/{path.relative_to(run.folder).as_posix()}", shared)
     data = content.getbuffer()
     if len(data) > most_bytes:
         raise UsageError(
@@ -128,6 +135,10 @@ def pack(results: RunSet, root: Path, file: Path, most_bytes: int = MOST_BYTES) 
     with storing("write the bundle", file.parent):
         disk.replace(file, data, mode=0o600)
     return manifest
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
 def _files(run: Run) -> Iterator[Path]:
