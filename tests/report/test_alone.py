@@ -51,6 +51,25 @@ def test_one_file_has_everything_and_names_no_other(alone: Path) -> None:
     assert targets and all(target.startswith(("#", "data:")) for target in targets)
 
 
+def test_a_name_of_markdown_is_one_file_of_markdown(results: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mail" / "nightly.md"
+    assert invoke(["report", str(results), "--campaign", "nightly", "--out", str(file)]) == 0
+    assert list(file.parent.iterdir()) == [file] and file.stat().st_mode & 0o777 == 0o600
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("# nightly\n") and "| Step |" in text
+    assert "index.html" not in text, "no chart of a page that is not there"
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report.csv"])
+def test_a_name_of_another_file_is_no_folder(
+    name: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["report", str(results), "--campaign", "nightly", "--out", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert f"is not written as {name[-4:]}" in error and "NAME.html or NAME.md" in error
+    assert not (tmp_path / name).exists()
+
+
 @pytest.mark.program
 @needs_browser
 def test_one_file_draws_its_charts_with_nothing_beside_it(alone: Path, tmp_path: Path) -> None:

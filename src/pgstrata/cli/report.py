@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pgstrata.store import Results
 
 
+OTHER_FILES = frozenset({".csv", ".htm", ".json", ".pdf", ".png", ".tsv", ".txt", ".xlsx", ".xml", ".zip"})
+"""How names end that a person gives to a file, not to a folder."""
+
+
 def report(
     results: Annotated[
         Path, typer.Argument(metavar="RESULTS", help="Folder with the runs, or a bundle.")
@@ -37,7 +41,7 @@ def report(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Where to (default: RESULTS/<campaign>.report); NAME.html: one file alone.",
+            help="Where to (default: RESULTS/<campaign>.report); NAME.html, NAME.md: one file alone.",
         ),
     ] = None,
     threshold: Annotated[
@@ -69,6 +73,11 @@ def report(
     if threshold is not None and not 0 < threshold < 1:
         raise UsageError(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
+        )
+    if out is not None and out.suffix in OTHER_FILES and not out.is_dir():
+        raise UsageError(
+            f"--out {out}: a report is not written as {out.suffix}",
+            "name a folder for page, Markdown and CSV, or one file: NAME.html or NAME.md",
         )
     given = results_option or results
     unpackers = {ending: place for offer in capabilities() for ending, place in offer.unpackers.items()}

@@ -91,20 +91,20 @@ def _findings(block: Findings) -> list[str]:
     return lines
 
 
-def _section(section: Section, level: int) -> list[str]:
+def _section(section: Section, level: int, *, alone: bool) -> list[str]:
     lines = ["#" * min(level, 6) + " " + escape(section.title), ""]
     if section.brief:
         lines += [escape(section.brief), ""]
     for block in section.blocks:
-        lines += _block(block)
+        lines += _block(block) if not (alone and isinstance(block, Chart)) else []
     for part in section.parts:
-        lines += _section(part, level + 1)
+        lines += _section(part, level + 1, alone=alone)
     return lines
 
 
-def write_markdown(title: str, lede: str, sections: Iterable[Section]) -> str:
-    """Returns the whole report as one Markdown document."""
+def write_markdown(title: str, lede: str, sections: Iterable[Section], *, alone: bool = False) -> str:
+    """Returns the whole report as one Markdown document. alone: no page with the charts lies beside it."""
     lines = [f"# {escape(title)}", "", escape(lede), ""]
     for section in sections:
-        lines += _section(section, 2)
+        lines += _section(section, 2, alone=alone)
     return "\n".join(lines).rstrip() + "\n"

@@ -25,8 +25,8 @@ from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.page import lede, sections, tables
 from pgstrata.report.parts import report_parts
 
-ALONE = ".html"
-"""How the name of a page ends that is written alone."""
+ALONE = (".html", ".md")
+"""How the names of files end that are written alone."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def write_report(
 
 def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> Report:
     """Writes the report of runs that have been read already; title: as in `write_report`. A name that ends
-    with .html is that of one page with everything in it, which nothing lies beside.
+    with .html or .md is that of one file, which nothing lies beside.
 
     Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
     have files of these names lead elsewhere.
     """
-    if out.suffix == ALONE:
+    if out.suffix in ALONE:
         return _write_alone(run_set, out, title)
     try:
         for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
@@ -101,20 +101,25 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
 
 def _write_alone(run_set: RunSet, file: Path, title: str | None) -> Report:
     """Writes the report into one file: without flame graphs, which are images beside other reports."""
-    page = Page(
-        title=title or run_set.campaign,
-        lede=lede(run_set),
-        sections=sections(run_set, Frames(run_set)),
-        variants=_switches(run_set),
-        csv_names=(),
-        run_count=_run_count(run_set),
-        version=release(),
-        created=made_now(),
-        alone=True,
-    )
+    parts = sections(run_set, Frames(run_set))
+    if file.suffix == ".md":
+        text = write_markdown(title or run_set.campaign, lede(run_set), parts, alone=True)
+    else:
+        page = Page(
+            title=title or run_set.campaign,
+            lede=lede(run_set),
+            sections=parts,
+            variants=_switches(run_set),
+            csv_names=(),
+            run_count=_run_count(run_set),
+            version=release(),
+            created=made_now(),
+            alone=True,
+        )
+        text = write_html(page)
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(file, write_html(page))
+        write_file(file, text)
     except OSError as cause:
         raise _unwritable(file, cause) from cause
     return Report(run_set.campaign, file, file)
