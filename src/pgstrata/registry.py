@@ -32,6 +32,9 @@ class Command:
     heading: str = CORE
     """The group in `pgstrata --help`."""
     help_names: tuple[str, ...] = ("-h", "--help")
+    error_codes: Mapping[str, int] = field(default_factory=dict)
+    """Exit code of every error, also of a mistyped option, on a command line that has this option: of a
+    program that takes 1 and 2 for an answer."""
 
 
 @dataclass(frozen=True)

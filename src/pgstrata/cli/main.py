@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import typer
 
-from pgstrata.cli.commands import Program
+from pgstrata.cli.commands import Program, offered
 from pgstrata.cli.ctrl_c import take_ctrl_c
 from pgstrata.cli.ending import Interruption, ReaderGone, report_error
-from pgstrata.errors import Interrupted, PgstrataError, UsageError
+from pgstrata.errors import Interrupted, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.process_end import allow_process_end, exit_process
 
@@ -71,9 +71,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: Sequence[str] | None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(
-            args=_plain(list(sys.argv[1:] if arguments is None else arguments)),
+            args=_plain(given),
             prog_name="pgstrata",
             standalone_mode=False,
         )
@@ -89,10 +90,15 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         # Whoever read our output has enough; nothing is left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except PgstrataError as error:
-        return report_error(error)
     except Exception as error:
-        return report_error(error)
+        return _error_code(given, report_error(error))
+
+
+def _error_code(given: Sequence[str], code: int) -> int:
+    """Returns the exit code of an error: `code`, unless the command has another one for what is given."""
+    command = offered().get(given[0]) if given else None
+    codes = command.error_codes if command is not None else {}
+    return next((other for option, other in codes.items() if option in given), code)
 
 
 def _plain(arguments: list[str]) -> list[str]:

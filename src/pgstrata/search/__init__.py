@@ -10,6 +10,7 @@ CAPABILITY = Capability(
             "pgstrata.search.commands.bisect:bisect",
             "Find the commit that made it slower.",
             "Searches",
+            error_codes={"--runner": 128},  # git bisect stops at 128, and takes 1 … 127 for a bad commit
         ),
         Command(
             "patch", "pgstrata.search.commands.patch:patch", "What does a patch do to the speed?", "Searches"

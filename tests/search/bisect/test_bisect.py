@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli.main import invoke
+from pgstrata.measure.two_servers import TooFewPairsError, TwoServers
 from pgstrata.search.bisect.hunt import TRIES
 from pgstrata.server.find.model import Server
 from support.interrupts import load
@@ -316,8 +317,19 @@ def test_git_bisect_is_told_to_stop_never_that_a_mistake_is_bad(
     runner = ["bisect", "--runner", "--repo", "repo", "--step", "point-query"]
     assert invoke([*runner, "--good", "v9"]) == 128
     assert invoke(runner) == 128
-    for more in (["--bad", "v2"], ["--dry-run"], ["--by", "instructions"], ["--step", "insert"]):
-        assert invoke([*runner, "--good", "v1", *more]) == 2
+    mistakes = (
+        ["--bad", "v2"],
+        ["--dry-run"],
+        ["--by", "instructions"],
+        ["--step", "insert"],
+        ["--workload", "sysbnech"],
+        ["--seconds", "0"],
+        ["--other-load", "200%"],
+        ["--setp", "insert"],
+        ["--seconds", "20s"],
+    )
+    for more in mistakes:
+        assert invoke([*runner, "--good", "v1", *more]) == 128, more
     assert invoke(["bisect", "--runner", "--repo", "repo", "--step", "pont-query", "--good", "v1"]) == 128
     assert "building" not in capsys.readouterr().err
     assert invoke([*runner, "--good", "v2"]) == 0
@@ -336,3 +348,19 @@ def test_a_commit_that_does_not_build_is_skipped_by_git_bisect(place: Path, pgst
     )
     assert done.returncode == 125, done.stderr
     assert "broken" in done.stdout
+
+
+def test_a_commit_with_too_few_pairs_is_unclear_to_git_bisect(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside a busy neighbour: the next commit may have a quieter moment."""
+
+    def disturbed(*unused: object) -> None:
+        raise TooFewPairsError("point-query cannot be compared by the rate", "end other programs")
+
+    monkeypatch.chdir(repo.parent)
+    monkeypatch.setattr("pgstrata.search.bisect.runner.build_server", lambda *unused: None)
+    monkeypatch.setattr(TwoServers, "measure", disturbed)
+    runner = ["bisect", "--runner", "--repo", "repo", "--step", "point-query", "--good", "v1"]
+    assert invoke(runner) == 125
+    assert capsys.readouterr().out == "unclear: point-query cannot be compared by the rate\n"

@@ -11,7 +11,12 @@ from pgstrata.errors import BuildError
 from pgstrata.judge.compare import compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
+from pgstrata.measure.two_servers import (
+    MeasuredWork,
+    OtherFailedError,
+    TooFewPairsError,
+    TwoServers,
+)
 from pgstrata.search.bisect.hunt import RUNS, build_server, of_machine
 from pgstrata.search.bisect.line import VariantOf
 from pgstrata.source.git import commit_of, repository, tree_of
@@ -54,6 +59,8 @@ def judge_head(
             measured = two.measure(console)
         except OtherFailedError as error:
             return "broken", error.message
+        except TooFewPairsError as error:
+            return "unclear", error.message
     base_side, other_side = (Side(run.variant, (run,)) for run in measured.runs)
     (comparison,) = compare_all(base_side, [other_side], criterion=Criterion(work.margin), steps=[work.step])
     verdict = comparison.steps[0].verdict

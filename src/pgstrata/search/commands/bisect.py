@@ -129,7 +129,7 @@ def bisect(
       git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
     """
     from pgstrata.cli.compare import load_share, share
-    from pgstrata.errors import PgstrataError, UsageError
+    from pgstrata.errors import UsageError
 
     if len(step) > 1:
         raise UsageError(f"a search is of one step, not of {len(step)}", "search each step by itself")
@@ -163,12 +163,7 @@ def bisect(
     )
     variant_of = variants_with(config, build)
     if runner:
-        try:
-            raise typer.Exit(_run_runner(work, variant_of, repo, good, max_seconds, results))
-        except PgstrataError as error:
-            # 1 … 127 mean "bad" to git bisect
-            error.exit_code = 128
-            raise
+        raise typer.Exit(_run_runner(work, variant_of, repo, good, max_seconds, results))
     line = _line(repo, good, bad, releases, configs, server, variant_of)
     from pgstrata.search.bisect.hunt import SearchSettings, check
     from pgstrata.store.lock import check_results
