@@ -53,7 +53,7 @@ class Capability:
     `pgstrata.measure.errands.There` and returns its answer as bytes."""
     server_sources: Mapping[str, str] = field(default_factory=dict)
     """Sources of servers by kind of spec: modules (`pgstrata.server.find.sources.ServerSource`)."""
-    prints: Mapping[str, str] = field(default_factory=dict)
+    prints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Types of what commands of the core print as JSON for its sake, `module:attribute` by command."""
     report: str = ""
     """Module of what it adds to reports (`pgstrata.report.parts.ReportPart`)."""

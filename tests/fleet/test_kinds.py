@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pgstrata.store import Results
 from support.fleet import qualified
 from support.interleaved import write
 from support.program import Program
+from support.schemas import check_printed
 
 TEXT = """
 servers = ["pg:17"]
@@ -103,6 +105,12 @@ def test_the_plan_on_paper_shows_it(place: Path, pgstrata: Program) -> None:
     assert head.endswith("kind of machine")
     assert any(line.startswith("sysbench@EPYC ") and line.endswith("*EPYC*") for line in lines)
     assert "sysbench@EPYC: scan" in lines
+    command = ("run", "study.toml", "--dry-run", "--fleet", "3", "--format", "json")
+    printed = pgstrata(*command).stdout
+    check_printed(command, printed)
+    record = json.loads(printed)
+    assert record["asked"] == 3 and "*EPYC*" in {comparison["kind"] for comparison in record["comparisons"]}
+    assert record["forecasts"][0]["machines"] == 1
 
 
 def test_where_no_machine_is_of_the_kind(place: Path, pgstrata: Program, pg17: Server) -> None:

@@ -29,7 +29,7 @@ FleetOption = Annotated[
 class Machines(Protocol):
     """The part of a capability that gives work to many machines."""
 
-    def show_forecast(self, campaign: Campaign, fleet: str, fresh: bool) -> None:
+    def show_forecast(self, campaign: Campaign, fleet: str, fresh: bool, form: TextOrJson) -> None:
         """Prints what a fleet would do."""
         ...
 

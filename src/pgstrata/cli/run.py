@@ -207,7 +207,7 @@ def run(
     if fleet is not None:
         many = machines()
         if dry_run:
-            many.show_forecast(chosen, fleet, fresh)
+            many.show_forecast(chosen, fleet, fresh, form)
             return
         many.check_fleet(fleet)
         if wait_quiet:

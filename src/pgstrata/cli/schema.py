@@ -54,7 +54,7 @@ def _places(name: str, command: Any) -> tuple[str, ...]:
     from pgstrata.registry import capabilities
 
     places: tuple[str, ...] = getattr(command.callback, "json_places", ())
-    return places + tuple(offer.prints[name] for offer in capabilities() if name in offer.prints)
+    return places + tuple(place for offer in capabilities() for place in offer.prints.get(name, ()))
 
 
 def places_by_command() -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,6 @@ CAPABILITY = Capability(
             "Many machines",
         ),
     ),
-    prints={"run": "pgstrata.fleet.watching:FleetEvent"},
+    prints={"run": ("pgstrata.fleet.watching:FleetEvent", "pgstrata.fleet.forecast:ForecastRecord")},
     machines="pgstrata.fleet.command",
 )

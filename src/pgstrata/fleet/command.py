@@ -34,7 +34,9 @@ def need_engine() -> None:
     from pgstrata.errors import UsageError
 
     if find_spec("distributed") is None:
-        raise UsageError("fleets need the engine Dask, which is not installed", "pip install pgstrata[fleet]")
+        raise UsageError(
+            "fleets need the engine Dask, which is not installed", "pip install 'pgstrata[fleet]'"
+        )
 
 
 def check_fleet(fleet: str) -> None:
@@ -77,32 +79,62 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
     return 1 if outcome.failed else 0
 
 
-def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
+def show_forecast(campaign: Campaign, fleet: str, fresh: bool, form: TextOrJson) -> None:
     """Prints how long this number of machines would take; nothing is started. Raises UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.fleet.assignments import assignments_of
-    from pgstrata.fleet.forecast import enough, forecast
+    from pgstrata.fleet.forecast import ForecastRecord, enough, forecast
     from pgstrata.fleet.kinds import parts
     from pgstrata.fleet.planning import plan_of
     from pgstrata.store import Results
     from pgstrata.store.lock import check_results
 
-    number = fleet.removeprefix("local:")
-    if not (number.isascii() and number.isdigit() and 0 < int(number) <= 10_000):
+    text = fleet.removeprefix("local:")
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10_000):
         raise UsageError(
             f"--fleet {fleet}: a plan on paper is made for a number of machines",
             "write --dry-run --fleet 10; how many a scheduler has, `pgstrata fleet status` says",
         )
+    number = int(text)
     results = Results(campaign.spec.results)
     check_results(results.root)
     plan = plan_of(campaign, results, fresh=fresh)
     assignments = assignments_of(plan, results)
+    longest_first = sorted(assignments, key=lambda assignment: -assignment.seconds)
+    qualify = campaign.spec.fleet.qualify_seconds
+    most = enough(assignments, qualify_seconds=qualify).machines if assignments else 0
+    counts = [n for n in sorted({1, 2, 5, 10, 20, 50, number, most}) if 0 < n <= max(number, most)]
+    forecasts = [forecast(assignments, n, qualify_seconds=qualify) for n in counts if assignments]
+    if form is TextOrJson.json:
+        record: ForecastRecord = {
+            "campaign": campaign.name,
+            "asked": number,
+            "enough": most,
+            "seconds_are": plan.bound,
+            "comparisons": [
+                {
+                    "workload": assignment.workload,
+                    "repeat": assignment.repeat,
+                    "runs": len(assignment.runs),
+                    "seconds": assignment.seconds,
+                    "disk_bytes": assignment.disk_bytes,
+                    "kind": assignment.kind,
+                }
+                for assignment in longest_first
+            ],
+            "forecasts": [
+                {"machines": estimate.machines, "seconds": estimate.seconds, "busy": estimate.busy}
+                for estimate in forecasts
+            ],
+        }
+        print_json(record)
+        return
     rows = [
         [
             *(assignment.workload, assignment.repeat, len(assignment.runs)),
             *(numbers.clock(assignment.seconds), numbers.size(assignment.disk_bytes), assignment.kind),
         ]
-        for assignment in sorted(assignments, key=lambda assignment: -assignment.seconds)
+        for assignment in longest_first
     ]
     head = ["workload", "repeat", "runs", f"time {plan.bound}", "disk about"]
     if any(assignment.kind for assignment in assignments):
@@ -115,32 +147,28 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     if not assignments:
         print(f"campaign {campaign.name}: everything is there")
         return
-    qualify = campaign.spec.fleet.qualify_seconds
-    most = enough(assignments, qualify_seconds=qualify)
-    counts = sorted({1, 2, 5, 10, 20, 50, int(number), most.machines})
-    counts = [n for n in counts if n <= max(int(number), most.machines)]
-    forecasts = [forecast(assignments, n, qualify_seconds=qualify) for n in counts]
     table = [
         [
             estimate.machines,
             numbers.clock(estimate.seconds),
             f"{estimate.busy:.0%}",
-            "asked" * (estimate.machines == int(number)),
+            "asked" * (estimate.machines == number),
         ]
         for estimate in forecasts
     ]
     for line in aligned(["machines", f"time {plan.bound}", "busy", ""], table):
         print(line)
-    asked = next(estimate for estimate in forecasts if estimate.machines == int(number))
-    longest = max(assignments, key=lambda assignment: assignment.seconds)
+    asked = next(estimate for estimate in forecasts if estimate.machines == number)
+    longest = longest_first[0]
+    comparisons = numbers.counted(len(assignments), "comparison")
+    machines = numbers.counted(number, "machine")
     print()
     print(
-        f"campaign {campaign.name}: {len(assignments)} comparisons, on {number} machines {plan.bound} "
-        f"{numbers.clock(asked.seconds)}"
+        f"campaign {campaign.name}: {comparisons}, on {machines} {plan.bound} {numbers.clock(asked.seconds)}"
     )
     print(
-        f"more than {most.machines} machines would not help: a comparison stays on one machine, and the "
-        f"longest ({longest}) takes {plan.bound} {numbers.clock(longest.seconds)}"
+        f"more than {numbers.counted(most, 'machine')} would not help: a comparison stays on one machine, "
+        f"and the longest ({longest}) takes {plan.bound} {numbers.clock(longest.seconds)}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.dispatch import Candidate, Dispatcher
@@ -24,6 +25,37 @@ class Forecast:
     machines: int
     seconds: float
     busy: float
+
+
+class AssignmentRecord(TypedDict):
+    """What stays on one machine, as JSON."""
+
+    workload: str
+    repeat: int
+    runs: int
+    seconds: float
+    disk_bytes: int
+    kind: str
+
+
+class MachinesRecord(TypedDict):
+    """How long so many machines take, as JSON."""
+
+    machines: int
+    seconds: float
+    busy: float
+
+
+class ForecastRecord(TypedDict):
+    """A plan on paper as JSON. enough: machines, beyond which more would not help; seconds_are: `about` or
+    `at most`."""
+
+    campaign: str
+    asked: int
+    enough: int
+    seconds_are: str
+    comparisons: list[AssignmentRecord]
+    forecasts: list[MachinesRecord]
 
 
 def forecast(assignments: Sequence[Assignment], machines: int, *, qualify_seconds: float = 0.0) -> Forecast:

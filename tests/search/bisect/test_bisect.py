@@ -18,10 +18,12 @@ import pytest
 
 from pgstrata.cli.main import invoke
 from pgstrata.measure.two_servers import TooFewPairsError, TwoServers
-from pgstrata.search.bisect.hunt import TRIES
+from pgstrata.search.bisect import state as states
+from pgstrata.search.bisect.hunt import TRIES, SearchResult, SearchSettings, result_of
 from pgstrata.server.find.model import Server
 from support.interrupts import load
 from support.program import Program, Running, living_in
+from support.schemas import check_printed
 from support.tree import commit, git, repository
 
 pytestmark = pytest.mark.program
@@ -364,3 +366,52 @@ def test_a_commit_with_too_few_pairs_is_unclear_to_git_bisect(
     runner = ["bisect", "--runner", "--repo", "repo", "--step", "point-query", "--good", "v1"]
     assert invoke(runner) == 125
     assert capsys.readouterr().out == "unclear: point-query cannot be compared by the rate\n"
+
+
+def test_several_steps_are_a_search_each_and_one_that_fails_keeps_none_from_theirs(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[SearchSettings] = []
+
+    def hunt(search: SearchSettings, *unused: object) -> SearchResult:
+        asked.append(search)
+        if search.work.step == "scan":
+            raise TooFewPairsError("scan cannot be compared by the rate")
+        return result_of(search, states.begin(search.folder, search.line, search.question()))
+
+    monkeypatch.chdir(repo.parent)
+    monkeypatch.setattr("pgstrata.search.bisect.hunt.hunt", hunt)
+    ends = ["--repo", "repo", "--good", "v1", "--bad", "v2"]
+    steps = ["--step", "point-query", "--step", "scan", "--step", "insert", "--step", "scan"]
+    command = ["bisect", *ends, *steps, "--max-seconds", "60"]
+    assert invoke(command) == 1
+    output = capsys.readouterr()
+    assert [search.work.step for search in asked] == ["point-query", "scan", "insert"]
+    assert output.out.count("Nothing is known yet of ") == 2 and "scan cannot be compared" in output.err
+    assert all(search.most_seconds is not None and search.most_seconds <= 60 for search in asked)
+    pages = [Path(line.removeprefix("page: ")) for line in output.out.splitlines() if "page: " in line]
+    assert len({page.parent for page in pages}) == 2 and all(page.is_file() for page in pages)
+
+    assert invoke([*command, "--results", "found", "--format", "json"]) == 1
+    records = json.loads(capsys.readouterr().out)
+    assert [record["folder"] for record in records] == ["found/point-query", "found/insert"]
+
+    assert invoke([*command, "--step", "scna"]) == 2
+    assert len(asked) == 6, "a mistyped step is found before the first is searched"
+
+
+def test_a_plan_is_printed_as_json(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    command = ["bisect", "--repo", "repo", "--good", "v1", "--bad", "v2", "--dry-run", "--format", "json"]
+    for steps in (["--step", "scan"], ["--step", "scan", "--step", "point-query"]):
+        line = [*command, *steps]
+        assert invoke(line) == 0
+        printed = capsys.readouterr().out
+        check_printed(line, printed)
+        record = json.loads(printed)
+        first = record[0] if len(steps) > 2 else record
+        assert first["step"] == "scan" and first["bad"]["subject"] == "two" and first["minutes"] > 0
+        assert first["next"]["by"] in ("rate", "instructions") and first["stops"] == 2
+    assert not Path("bisect").exists()

@@ -13,6 +13,7 @@ from pgstrata.errors import UsageError
 from pgstrata.search.patch.compare import pairs_of
 from pgstrata.search.patch.series import series_of
 from pgstrata.source.patch import changed_paths
+from support.schemas import check_printed
 from support.tree import commit, git, repository
 
 pytestmark = pytest.mark.program
@@ -109,6 +110,11 @@ def test_what_comes_is_shown_without_doing_it(
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "compare 0002-two against 0001-three" in out
+    command = ["patch", *patches, "--repo", "repo", "--base", "v1", "--dry-run", "--format", "json"]
+    assert invoke(command) == 0
+    out = capsys.readouterr().out
+    check_printed(command, out)
+    assert {"base": "0001-three", "other": "0002-two"} in json.loads(out)["comparisons"]
     assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--step", "nope", "--dry-run"]) == 2
     assert "no step 'nope'" in capsys.readouterr().err
     assert not (repo.parent / "patch").exists()

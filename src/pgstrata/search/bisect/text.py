@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from pgstrata.search.bisect.accounted import accounted_for
 from pgstrata.search.bisect.hunt import SearchResult
+from pgstrata.search.bisect.line import Range
 from pgstrata.search.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.state import Measurement, State
@@ -306,16 +307,25 @@ class SearchRecord(TypedDict):
     folder: str
 
 
+SearchRecords = list[SearchRecord]
+"""Of several steps."""
+
+
+def stop_record(line: Range, position: int) -> StopRecord:
+    """Returns a stop of a line as JSON can hold it."""
+    place = line.stops[position]
+    facts = {"subject": place.subject, "author": place.author, "date": place.date}
+    record: Json = {"position": position, "id": place.id}
+    return cast(StopRecord, record | {key: value for key, value in facts.items() if value})
+
+
 def search_json(search_result: SearchResult) -> SearchRecord:
     """Returns all of a result as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per
     operation."""
     known, line, other = search_result.conclusion, search_result.search.line, other_way(search_result.by)
 
     def stop(position: int) -> StopRecord:
-        place = line.stops[position]
-        facts = {"subject": place.subject, "author": place.author, "date": place.date}
-        record: Json = {"position": position, "id": place.id}
-        return cast(StopRecord, record | {key: value for key, value in facts.items() if value})
+        return stop_record(line, position)
 
     def ratio(outcome: Outcome | None, by: By = search_result.by) -> RatioRecord | None:
         return None if outcome is None else ratio_of(outcome, by)
@@ -385,5 +395,6 @@ __all__ = [
     "sentences",
     "shown_probability",
     "span",
+    "stop_record",
     "though",
 ]

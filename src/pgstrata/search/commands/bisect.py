@@ -29,14 +29,23 @@ from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from pgstrata.measure.two_servers import MeasuredWork
-    from pgstrata.search.bisect.hunt import SearchSettings
+    from pgstrata.search.bisect.hunt import SearchResult, SearchSettings
     from pgstrata.search.bisect.line import Range, VariantOf
-    from pgstrata.search.bisect.procedure import By
 
 
-@prints("pgstrata.search.bisect.text:SearchRecord")
+@prints(
+    "pgstrata.search.bisect.text:SearchRecord",
+    "pgstrata.search.bisect.text:SearchRecords",
+    "pgstrata.search.bisect.plan:PlanRecord",
+    "pgstrata.search.bisect.plan:PlanRecords",
+)
 def bisect(
-    step: Annotated[list[str], typer.Option("--step", metavar="NAME", help="The step that got slower.")],
+    step: Annotated[
+        list[str],
+        typer.Option(
+            "--step", metavar="NAME", help="The step that got slower. Repeatable: a search for each."
+        ),
+    ],
     repo: Annotated[
         Path | None, typer.Option("--repo", metavar="DIR", help="A git repository of PostgreSQL.")
     ] = None,
@@ -93,7 +102,9 @@ def bisect(
     results: Annotated[
         Path | None,
         typer.Option(
-            "--results", metavar="DIR", help="Folder of this search (default: bisect/…, by its ends)."
+            "--results",
+            metavar="DIR",
+            help="Folder of this search (default: bisect/…, by its ends).",
         ),
     ] = None,
     no_profile: Annotated[
@@ -122,17 +133,22 @@ def bisect(
     Examples:
       pgstrata bisect --repo ~/postgresql --good REL_16_0 --bad REL_17_0 --step point-query
       pgstrata bisect --repo . --good HEAD~200 --bad HEAD --step read-only-count --set rows=1000000
+      pgstrata bisect --repo . --good v1 --bad v2 --step point-query --step scan --dry-run
       pgstrata bisect --releases pg:13,pg:14,pg:15,pg:16,pg:17 --step point-query
       pgstrata bisect --releases pg:13,pg:15,pg:17 --step range-covered-pk --by instructions
       pgstrata bisect --repo . --good v1 --bad v2 --step mine --by instructions --fleet tcp://scheduler:8786
       pgstrata bisect --server pg:17 --configs default,default+a1,default+a17 --step point-query
       git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
     """
+    from dataclasses import replace
+
     from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import UsageError
+    from pgstrata.store import slug
 
-    if len(step) > 1:
-        raise UsageError(f"a search is of one step, not of {len(step)}", "search each step by itself")
+    steps = list(dict.fromkeys(step))
+    if runner and len(steps) > 1:
+        raise UsageError(f"--runner judges one step, not {len(steps)}", "run git bisect for each of them")
     if max_seconds is not None and max_seconds <= 0:
         raise UsageError(f"--max-seconds {max_seconds:g} is not above 0", "leave it out for no limit")
     if fleet is not None:
@@ -150,7 +166,7 @@ def bisect(
         )
     small = "quick" if by == "rate" else "count"
     work = work_of(
-        step,
+        steps,
         workload,
         scale,
         set_,
@@ -168,15 +184,20 @@ def bisect(
     from pgstrata.search.bisect.hunt import SearchSettings, check
     from pgstrata.store.lock import check_results
 
-    folder = results or _folder(line, work)
     least = share("--smallest", smallest or ("0.2%" if by == "instructions" else "1%"))
-    search = SearchSettings(line, work, folder, least, max_seconds, not no_profile, by)
+    searches = []
+    for name in steps:
+        alone = replace(work, steps=(name,))
+        below = results / slug(name) if results and len(steps) > 1 else results
+        folder = below or _folder(line, alone)
+        searches.append(SearchSettings(line, alone, folder, least, max_seconds, not no_profile, by))
+        check(searches[-1])
+        if dry_run:
+            check_results(folder)
     if dry_run:
-        check_results(folder)
-        check(search)
-        _show_plan(search)
+        _show_plans(searches, format)
         return
-    raise typer.Exit(_execute(search, format, fleet))
+    raise typer.Exit(_execute_all(searches, format, fleet))
 
 
 def work_of(
@@ -310,10 +331,40 @@ def _folder(line: Range, work: MeasuredWork) -> Path:
     return Path("bisect") / slug(f"{line.stops[0].name}-{line.stops[-1].name}-{work.step}")
 
 
-def _execute(search: SearchSettings, form: TextOrJson, fleet: str | None) -> int:
+def _execute_all(searches: Sequence[SearchSettings], form: TextOrJson, fleet: str | None) -> int:
+    """Makes searches one after the other, also after one that failed. Returns the exit code of the worst."""
+    import time
+    from dataclasses import replace
+
+    from pgstrata.cli.ending import report_error
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import PgstrataError
+    from pgstrata.search.bisect.text import search_json
+
+    begun = time.monotonic()
+    codes, records = [], []
+    for search in searches:
+        if search.most_seconds is not None:  # of all of them together
+            left = max(0.0, search.most_seconds - (time.monotonic() - begun))
+            search = replace(search, most_seconds=left)
+        try:
+            search_result = _execute(search, form, fleet)
+        except PgstrataError as error:
+            if len(searches) == 1:
+                raise
+            codes.append(report_error(error))
+            continue
+        codes.append(0 if search_result.conclusion.state == "found" else 3)
+        records.append(search_json(search_result))
+    if form is TextOrJson.json:
+        print_json(records[0] if len(searches) == 1 else records)
+    return min(codes, key=(1, 2, 3, 0).index)
+
+
+def _execute(search: SearchSettings, form: TextOrJson, fleet: str | None) -> SearchResult:
+    """Makes a search and shows what came of it, unless that is wanted as JSON."""
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.machines import machines
-    from pgstrata.cli.output import print_json
     from pgstrata.errors import ServerError
     from pgstrata.measure.interrupt import Interrupted, Interrupts
     from pgstrata.measure.progress import plain_lines
@@ -321,7 +372,7 @@ def _execute(search: SearchSettings, form: TextOrJson, fleet: str | None) -> int
     from pgstrata.search.bisect.hunt import hunt
     from pgstrata.search.bisect.page import PAGE, write_search
     from pgstrata.search.bisect.state import State
-    from pgstrata.search.bisect.text import search_json, sentences
+    from pgstrata.search.bisect.text import sentences
     from pgstrata.server.connect.secrets import words_without_secrets
 
     console = progress_console()
@@ -345,51 +396,26 @@ def _execute(search: SearchSettings, form: TextOrJson, fleet: str | None) -> int
             print(f"page: {(search.folder / PAGE).resolve()}", file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     page = write_search(search_result)
-    if form is TextOrJson.json:
-        print_json(search_json(search_result))
-    else:
+    if form is TextOrJson.text:
         print()
         for text in sentences(search_result):
             print(text)
     print(f"page: {page.resolve()}", file=sys.stderr if form is TextOrJson.json else sys.stdout)
-    return 0 if search_result.conclusion.state == "found" else 3
+    return search_result
 
 
-def _show_plan(search: SearchSettings) -> None:
-    from pgstrata.numbers import counted
-    from pgstrata.search.bisect import state as states
-    from pgstrata.search.bisect.expected import expected
+def _show_plans(searches: Sequence[SearchSettings], form: TextOrJson) -> None:
+    from pgstrata.cli.output import print_json
+    from pgstrata.search.bisect import plan
 
-    line = search.line
-    there = states.load(search.folder) if search.folder.is_dir() else None
-    state = there or states.begin(search.folder, line, search.question())
-    print(f"{line.extent}, {line.what}; state in {search.folder}")
-    for name, stop in (("good", line.stops[0]), ("bad", line.stops[-1])):
-        print(f"  {name}: {stop.name} {stop.subject}".rstrip())
-    for note in line.notes:
-        print(f"note: {note}")
-    if state.measured or state.set_aside:
-        print(f"{counted(len(state.measured), 'measurement')} there already")
-    next_ = search.ways(state).next()
-    if next_ is None:
-        print("nothing is left to measure")
+    if form is TextOrJson.json:
+        records = [plan.plan_json(search) for search in searches]
+        print_json(records[0] if len(records) == 1 else records)
         return
-    by, task = next_
-    print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}, by {_measure(by)}")
-    whole = expected(search, state)
-    built = f"{counted(whole.builds, 'build')} of {_minutes(whole.build_seconds / 60)}, {whole.known}, and "
-    print(
-        f"about {_minutes(whole.minutes)} in all: {built if whole.builds else ''}"
-        f"{counted(whole.comparisons, 'comparison')} of {_minutes(whole.comparison_seconds / 60)}"
-    )
-
-
-def _measure(by: By) -> str:
-    return "counted instructions" if by == "instructions" else "the rate"
-
-
-def _minutes(minutes: float) -> str:
-    return f"{minutes:.0f} min" if minutes >= 10 else f"{minutes:.1f} min"
+    for search in searches:
+        if len(searches) > 1:
+            print(f"{search.work.step}:")
+        print(*plan.lines(search), sep="\n")
 
 
 def _run_runner(

@@ -34,7 +34,7 @@ class MailFormat(StrEnum):
     json = "json"
 
 
-@prints("pgstrata.search.patch.page:SeriesRecord")
+@prints("pgstrata.search.patch.page:SeriesRecord", "pgstrata.search.patch.page:SeriesPlanRecord")
 def patch(
     patches: Annotated[
         list[str],
@@ -137,6 +137,9 @@ def patch(
     if dry_run:
         check_results(folder)
         comparisons_of(series, work, folder, by=by)
+        if format is MailFormat.json:
+            print_json(mail.plan_json(series, folder))
+            return
         for member in series.members:
             print(f"build {member.name}: {member.what}")
         for parent, other in pairs_of(series):

@@ -15,7 +15,8 @@ from pgstrata.judge.curves import CurveVerdict
 from pgstrata.report import verdicts
 from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.write import write_report
-from pgstrata.search.patch.compare import RUNS, Compared, MeasuredSeries
+from pgstrata.search.patch.compare import RUNS, Compared, MeasuredSeries, pairs_of
+from pgstrata.search.patch.series import Series
 from pgstrata.store import Results, slug
 
 Json = dict[str, Any]
@@ -71,6 +72,32 @@ class SeriesRecord(TypedDict):
     disagreements: list[str]
     not_compared: list[str]
     folder: str
+
+
+class PairRecord(TypedDict):
+    """Two members that are compared, as JSON."""
+
+    base: str
+    other: str
+
+
+class SeriesPlanRecord(TypedDict):
+    """What would be built and compared, as JSON. not_built: a sentence for each member that is not."""
+
+    members: list[MemberRecord]
+    comparisons: list[PairRecord]
+    not_built: list[str]
+    folder: str
+
+
+def plan_json(series: Series, folder: Path) -> SeriesPlanRecord:
+    """Returns what would be built and compared, as JSON can hold it."""
+    return {
+        "members": [{"name": member.name, "what": member.what} for member in series.members],
+        "comparisons": [{"base": base.name, "other": other.name} for base, other in pairs_of(series)],
+        "not_built": list(series.not_built),
+        "folder": str(folder),
+    }
 
 
 def series_json(outcome: MeasuredSeries) -> SeriesRecord:
@@ -187,4 +214,4 @@ def _aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str
     ]
 
 
-__all__ = ["series_json", "text", "write_pages"]
+__all__ = ["plan_json", "series_json", "text", "write_pages"]
