@@ -19,6 +19,7 @@ from pgstrata.cli import main
 from pgstrata.cli.output import aligned
 from pgstrata.cli.reference import commands_of
 from pgstrata.server.find.model import Server
+from pgstrata.workload.cached import Cached
 from support.runs import make_campaign
 
 COMMANDS = [
@@ -154,14 +155,48 @@ def test_runs_lists_what_is_there(call: Call, tmp_path: Path) -> None:
     assert (code, out) == (0, "no runs in results\n")
     make_campaign(tmp_path / "results", variants=["pg12.22", "pg17.6"], failed=["pg17.6"])
     _, out, _ = call("runs")
-    assert len(out.splitlines()) == 4
-    assert "failed" in out
+    *lines, error = out.splitlines()
+    assert len(lines) == 4 and "failed" in lines[3]
+    short = lines[3].split()[0]
+    assert error.startswith(f"{short}: the server died")
+    assert call("show", short)[0] == 0
     _, out, _ = call("runs", "--format", "json")
     assert [run["status"] for run in json.loads(out)] == ["done", "failed"]
     _, out, _ = call("runs", "--format", "csv")
     assert out.splitlines()[0] == "run_id,campaign,variant,workload,repeat,status,started,steps,error"
     code, out, err = call("runs", "--format", "csv", "--campaign", "another")
     assert (code, out) == (2, "") and "another" in err
+
+
+def test_lists_fit_a_terminal_of_80_columns(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_campaign(tmp_path / "results", campaign="sysbench-quick", repeats=2, seconds=2)
+    data = Cached(
+        "3f9a21c40000",
+        "rows of shop.dump",
+        "2026-11-28T18:52:07+00:00",
+        tmp_path / "loaded" / ("3f9a21c4" * 8),
+        123_456_789,
+        "pg17.11",
+        187.0,
+    )
+    monkeypatch.setattr("pgstrata.workload.cached.cached", lambda: [data])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("runs", "data list"):
+        code, out, _ = call(*command.split())
+        assert code == 0 and max(map(len, out.splitlines()[:-1])) <= 80, out
+    assert "2026-11-28 18:52" in out and str(data.folder) not in out
+    assert json.loads(call("data", "list", "--format", "json")[1])[0]["folder"] == str(data.folder)
+
+
+@pytest.mark.parametrize("name", ["", "sysbench", "insert", "pgbench"])
+def test_workloads_are_described_in_80_columns(name: str, call: Call) -> None:
+    code, out, _ = call("workloads", *name.split())
+    assert code == 0
+    lines = [line for line in out.splitlines() if " = " not in line]  # those of options, which may be lists
+    assert len(lines) > 5 and max(map(len, lines)) <= 80
 
 
 def test_a_broken_run_is_named(call: Call, tmp_path: Path) -> None:

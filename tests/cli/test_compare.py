@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -78,11 +81,35 @@ def test_every_exit_code_in_a_shell_script(repeated: Path) -> None:
     ]
 
 
+def test_a_table_fits_a_terminal_of_80_columns(
+    repeated: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the longest names of steps, and rates of six digits."""
+    first = next((repeated / "nightly/base/insert").glob("1-*"))
+
+    def measured(step: StepRecord, rate: float) -> StepRecord:
+        name = f"{step.name}-points-notcovered"[:20]
+        return structs.replace(step, name=name, rate=rate, rate_unit="queries/s")
+
+    for variant, rate in (("pg13.23", 1e5), ("pg17.11", 1.05e5)):
+        for repeat in (1, 2, 3):
+            key, repeated_rate = RunKey("nightly", variant, "insert", repeat), rate + 1000 * repeat
+            clone_run(tmp_path, first, key, change=partial(measured, rate=repeated_rate))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = call("compare", "pg13.23", "pg17.11", "--results", tmp_path)
+    title, *rest = out.splitlines()
+    table = list(takewhile(lambda line: ": " not in line, rest))
+    assert code == 0 and title == "pg17.11 against pg13.23, queries/s, insert"
+    assert len(table) > 12 and max(map(len, table)) <= 80 and any("106,997" in line for line in table)
+    assert not [line for line in table if line.rstrip().endswith("…")], "an interval is in one line"
+
+
 def test_the_table_has_word_interval_and_evidence(repeated: Path, call: Call) -> None:
     code, out, _ = call("compare", "base", "slow", "--results", repeated, "--step", "qr100")
     assert code == 0
     line = next(line for line in out.splitlines() if "qr100" in line)
-    assert line.split()[:4] == ["insert", "qr100", "slower", "0.950"]
+    assert line.split()[:3] == ["qr100", "slower", "0.950"]
     assert "6 pairs of repeats" in line
     assert "l.i1" not in out
 
@@ -107,9 +134,9 @@ def test_one_run_each_proves_nothing(repeated: Path, call: Call, tmp_path: Path)
     one_each(repeated, tmp_path, "base", "rough")  # 20 % apart
     code, out, _ = call("compare", "base", "rough", "--results", tmp_path)
     assert code == 0
-    lines = [line.split() for line in out.splitlines() if line.startswith("insert ")]
-    assert {line[2] for line in lines} == {"unclear"}
-    assert {line[4] for line in lines} == {"none"}
+    lines = [line.split() for line in out.splitlines() if re.match(r"(?:l|q)\S+ +\w", line)]
+    assert {line[1] for line in lines} == {"unclear"}
+    assert {line[3] for line in lines} == {"none"}
     assert "one run each" in out
     assert "how much runs differ from one to the next is not known" in out
     assert "noise --runs 5" in out

@@ -118,3 +118,27 @@ def test_with_thresholds_the_answer_says_how_much_of_it_is_proven(tmp_path: Path
         make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=3)
     text = " ".join(shown(read_results(tmp_path, thresholds=THRESHOLDS)).split())
     assert "pg12 slower at 10 (none proven) of 10 steps" in text
+
+
+def test_verdicts_on_two_variants_are_one_table_on_a_terminal_of_80_columns() -> None:
+    """What stands small below a word is broken before a table is split."""
+    columns = [
+        Column("step", "Step", align="left"),
+        Column("base", "pg13.23", "queries/s"),
+        Column("other", "pg17.11", "queries/s"),
+        Column("change", "Change"),
+        Column("interval", "95 % interval", align="left"),
+        Column("verdict", "Verdict", align="left"),
+    ]
+    rows = [
+        Row(
+            [
+                words("points-notcovered-si"),
+                *(Cell(1.0, text) for text in ("76,900", "78,413", "▲ +2.0 %", "+1.2 % … +2.7 %")),
+                Cell("faster", "▲ faster", small="398 pairs of slices"),
+            ]
+        )
+    ]
+    ((shown_columns, shown_rows),) = split(Table("verdicts", "Verdicts", columns, rows, ""), 80)
+    assert shown_columns == columns and shown_rows[0].cells[-1].small == "398 pairs\nof slices"
+    assert len(split(Table("verdicts", "Verdicts", columns, rows, ""), 100)) == 1

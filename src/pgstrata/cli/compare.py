@@ -257,8 +257,9 @@ def _print(
             print(verdicts.github(comparisons, slower), end="")
         case VerdictFormat.table:
             for number, comparison in enumerate(comparisons):
-                print(("\n" if number else "") + f"{comparison.other} against {comparison.base}")
-                for line in aligned(*verdicts.rows(comparison)):
+                title, columns, cells = verdicts.table(comparison)
+                print(("\n" if number else "") + title)
+                for line in aligned(columns, cells):
                     print(line)
                 for note in verdicts.notes(comparison):
                     print(note)

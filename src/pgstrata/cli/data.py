@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.output import Format, prints
+from pgstrata.cli.output import Format, prints, without_empty
 
 app = typer.Typer(
     help="Data in the cache: what was loaded, unpacked or made for workloads.",
@@ -44,6 +44,7 @@ def list_(
       pgstrata data list --format json
     """
     from pgstrata.cli.output import print_rows
+    from pgstrata.server.find.cache import cache_dir
     from pgstrata.workload.cached import cached
 
     rows: list[list[object]] = [
@@ -58,8 +59,15 @@ def list_(
         ]
         for cached_data in cached()
     ]
-    if rows or format is not Format.table:
-        print_rows(list(DataRow.__annotations__), rows, format)
+    columns = list(DataRow.__annotations__)
+    if format is not Format.table:
+        print_rows(columns, rows, format)
+    elif rows:
+        place = columns.index("made")
+        for row in rows:
+            row[place] = numbers.moment(str(row[place]))
+        print_rows(*without_empty(columns[:-1], [row[:-1] for row in rows]), format)
+        print(f"below {cache_dir()}")
     else:
         print("the cache has no data; keep_loaded = true in a campaign keeps what it loads")
 

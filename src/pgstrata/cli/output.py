@@ -31,6 +31,8 @@ FITTED_ROWS = 1000
 WIDEST = 60
 """Characters of a column; a longer cell moves the rest of its own row only."""
 
+_TOGETHER = str.maketrans({"\0": " "})
+
 Rows = list[dict[str, Any]]
 """A table in JSON whose columns are those of an answer."""
 
@@ -115,7 +117,8 @@ def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Returns lines of text columns as wide as they need, to `WIDEST`; numbers are aligned to the right.
 
-    Where standard output is a narrower terminal, texts are broken between words if the table fits it then.
+    Where standard output is a narrower terminal, heads and texts are broken between words, but not within
+    an interval, if the table fits it then.
     """
     return _Fitted(columns, rows).lines(rows)
 
@@ -140,12 +143,9 @@ class _Fitted:
     def _narrow(self, rows: Sequence[Sequence[Any]], screen: int) -> bool:
         """Makes columns of text narrower, the widest first, no word being cut. Returns False where the table
         fits the screen as it is, or not even then."""
-        texts = [[_cell(row[i]) for row in rows] for i in range(len(self._columns))]
-        widths = [max(map(len, (name, *cells))) for name, cells in zip(self._columns, texts, strict=True)]
-        least = [
-            width if right else max(len(name), *(len(word) for cell in cells for word in cell.split()), 0)
-            for name, cells, width, right in zip(self._columns, texts, widths, self._numeric, strict=True)
-        ]
+        texts = [[name, *(_cell(row[i]) for row in rows)] for i, name in enumerate(self._columns)]
+        widths = [max(map(len, column)) for column in texts]
+        least = [max((len(word) for text in column for word in _words(text)), default=1) for column in texts]
         room = screen - 2 * (len(widths) - 1)
         if sum(widths) <= room or sum(least) > room:
             return False
@@ -159,14 +159,14 @@ class _Fitted:
         """Returns the heads, a rule, and these rows as lines."""
         rule = ["-" * width for width in self._widths]
         lines = [line for r in rows for line in self.row(list(map(_cell, r)))]
-        return [self._line(self._columns), self._line(rule), *lines]
+        return [*self.row(self._columns), self._line(rule), *lines]
 
     def row(self, cells: Sequence[str]) -> list[str]:
         """Returns the lines of a row: one, where no text is broken."""
         if not self._is_broken:
             return [self._line(cells)]
         broken = [
-            textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+            textwrap.wrap(" ".join(_words(cell)), width, break_long_words=False, break_on_hyphens=False)
             for cell, width in zip(cells, self._widths, strict=True)
         ]
         return [self._line(parts) for parts in itertools.zip_longest(*broken, fillvalue="")] or [""]
@@ -176,7 +176,18 @@ class _Fitted:
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(cells, self._widths, self._numeric, strict=True)
         ]
-        return "  ".join(padded).rstrip()
+        return "  ".join(padded).translate(_TOGETHER).rstrip()
+
+
+def _words(text: str) -> list[str]:
+    """Returns the parts between which a text may be broken; an interval, `0.98 … 1.02`, is one."""
+    return text.replace(" … ", "\0…\0").split()
+
+
+def without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Returns a table without the columns in which nothing stands in any row."""
+    kept = [i for i in range(len(columns)) if any(row[i] not in (None, "") for row in rows)]
+    return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def _is_number(value: Any) -> bool:

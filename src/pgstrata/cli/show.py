@@ -89,7 +89,7 @@ def find_run(text: str, results: Path) -> Run:
 
 def lines(run: Run) -> list[str]:
     """Returns the run as lines of text."""
-    from pgstrata.cli.output import aligned
+    from pgstrata.cli.output import aligned, without_empty
     from pgstrata.observe.cpus import sentence
 
     record = run.record
@@ -137,7 +137,8 @@ def lines(run: Run) -> list[str]:
     if (counted := record.counted) is not None:
         text += _counted(counted)
     else:
-        text += ["", *aligned(columns, [_row(step) for step in run.steps])]
+        rows = [_row(step) for step in run.steps]
+        text += ["", *aligned(*(without_empty(columns, rows) if rows else (columns, rows)))]
         if any(step.slices for step in run.steps):
             text.append(BY_ITSELF)
     if (error := record.error) is not None:

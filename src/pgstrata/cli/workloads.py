@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pgstrata.workload.catalog import WorkloadKind
 
 
+WIDTH = 80
+"""Letters of a line."""
+
 _Keyed = TypedDict("_Keyed", {"$defs": NotRequired[dict[str, Any]]})
 
 
@@ -63,7 +66,7 @@ def workloads(
         _print_one(chosen[0])
     else:
         for workload in chosen:
-            print(f"{workload.name:<10} {workload.summary}")
+            print(_filled(f"{workload.name:<10} ", workload.summary))
         for line in broken:
             print(line)
         print("\npgstrata workloads NAME shows scales and options")
@@ -85,16 +88,29 @@ def _record(workload: WorkloadKind) -> WorkloadRecord:
 def _print_one(workload: WorkloadKind) -> None:
     from pgstrata.campaign.file.reference import limits
 
-    print(f"{workload.name}: {workload.summary}" + "\n\nscales (--scale NAME)" * bool(workload.scales))
+    print(_filled(f"{workload.name}: ", workload.summary))
+    print("\nscales (--scale NAME)\n" * bool(workload.scales), end="")
     for name, values in workload.scales.items():
-        print(f"  {name:<10} {', '.join(f'{k}={v}' for k, v in values.items())}")
+        print(_filled(f"  {name:<10} ", ", ".join(f"{k}={v}" for k, v in values.items())))
     print("\noptions (--set KEY=VALUE)")
     for name, field in workload.Options.model_fields.items():
         default = field.get_default(call_default_factory=True)
         allowed = f"   ({between})" if (between := limits(field)) else ""
         print(f"  {name} = {default_text(default)}{allowed}")
-        for line in textwrap.wrap(field.description or "", 90):
-            print(f"      {line}")
+        if field.description:
+            print(_filled(" " * 6, field.description))
+
+
+def _filled(head: str, text: str) -> str:
+    """Returns a text behind its head, in lines that fit a terminal."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def default_text(value: Any) -> str:

@@ -33,6 +33,10 @@ WIDTH = 100
 LEAST_TEXT = 20
 """Letters of a text that stay in one line on any screen."""
 
+SMALL_TEXT = 11
+"""Letters of what stands small below a text, `1,484 pairs of slices`, in one line, where a table fits the
+screen only so."""
+
 _GAP = 2
 
 _STYLES = {
@@ -167,6 +171,17 @@ def _broken(table: Table, most: int) -> Table:
     return replace(table, rows=rows)
 
 
+def _with_short_notes(table: Table) -> Table:
+    """Returns the table with what stands small below texts broken into short lines, between words."""
+
+    def short(cell: Cell) -> Cell:
+        text = cell.small.replace(" – ", "–")
+        lines = textwrap.wrap(text, SMALL_TEXT, break_long_words=False, break_on_hyphens=False)
+        return replace(cell, small="\n".join(lines))
+
+    return replace(table, rows=[replace(row, cells=list(map(short, row.cells))) for row in table.rows])
+
+
 def _wrapped(text: str, most: int) -> str:
     return "\n".join(textwrap.wrap(text, most, break_on_hyphens=False)) if len(text) > most else text
 
@@ -179,6 +194,8 @@ def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
     """
     table = _broken(table, max(width // 3, LEAST_TEXT))
     parts = _deal(table, width, len(table.columns))
+    if len(parts) > 1 and len(_deal(tight := _with_short_notes(table), width, len(table.columns))) == 1:
+        table, parts = tight, [[]]
     most = -(-(len(table.columns) - table.lead) // len(parts))
     lead = list(range(table.lead))
     return [_part(table, lead + chosen) for chosen in _deal(table, width, most)]

@@ -58,6 +58,27 @@ def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
     ]
 
 
+def table(comparison: Comparison) -> tuple[str, Cells, list[Cells]]:
+    """Returns title, columns and rows for a terminal or a mail, which may be narrow: what all rows share,
+    workload and unit, stands in the title."""
+    columns, cells = rows(comparison)
+    columns[columns.index("relative")] = "ratio"
+    title = f"{comparison.other} against {comparison.base}"
+    units = {_unit(s) for s in comparison.judged}
+    if len(units) == 1:
+        (unit,) = units
+        title += f", {unit}"
+        sides = columns.index("base"), columns.index("other")
+        for row in cells:
+            for side in sides:
+                row[side] = row[side].removesuffix(f" {unit}")
+    workloads = {s.workload for s in comparison.judged}
+    if len(workloads) == 1:
+        title += f", {workloads.pop()}"
+        columns, cells = columns[1:], [row[1:] for row in cells]
+    return title, columns, cells
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Returns notes that a reader must know beside the table: doubts, steps of one side only, where the time
     went, why something is unclear."""
@@ -180,9 +201,17 @@ def _confidence(comparison: Comparison) -> str:
 def _rate(s: StepVerdict, rate: float | None) -> str:
     if rate is None:
         return numbers.UNKNOWN
-    if s.evidence in ("queries", "times"):
-        return f"{numbers.significant(1000 / rate)} ms"
-    return f"{numbers.rate(rate)} {s.unit}"
+    shown = numbers.significant(1000 / rate) if _is_time(s) else numbers.rate(rate)
+    return f"{shown} {_unit(s)}"
+
+
+def _is_time(s: StepVerdict) -> bool:
+    """Returns whether the time of an operation is shown, not the rate."""
+    return s.evidence in ("queries", "times")
+
+
+def _unit(s: StepVerdict) -> str:
+    return "ms" if _is_time(s) else s.unit
 
 
 def markdown_text(text: str) -> str:

@@ -149,8 +149,8 @@ def _timed(compared: Compared, markdown: bool) -> list[str]:
     lines = [beside, ""] * bool(beside)
     if markdown:
         return lines + verdicts.markdown([compared.comparison]).rstrip("\n").splitlines()
-    columns, cells = verdicts.rows(compared.comparison)
-    return [*lines, compared.title, *_aligned(columns, cells), *verdicts.notes(compared.comparison)]
+    title, columns, cells = verdicts.table(compared.comparison)
+    return [*lines, title, *_aligned(columns, cells), *verdicts.notes(compared.comparison)]
 
 
 def _counted(outcome: MeasuredSeries, compared: Compared, markdown: bool) -> list[str]:
