@@ -18,7 +18,7 @@ from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.terminal import print_summary, split
 from pgstrata.store import RunKey
 from support.page import Written
-from support.runs import make_run
+from support.runs import VARIANTS, make_campaign, make_run
 
 
 def shown(results: RunSet, width: int = 100, terminal: bool = False) -> str:
@@ -51,6 +51,16 @@ def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(compar
     assert "▼" in shown(results) and "▲" in shown(results)
     assert "\x1b[32m" in shown(results, terminal=True)
     assert "\x1b[31m" in shown(results, terminal=True)
+
+
+def test_where_nothing_could_be_measured_the_reason_stands_in_the_answer(tmp_path: Path) -> None:
+    make_campaign(tmp_path, repeats=2, seconds=2, failed=VARIANTS)
+    text = shown(read_results(tmp_path))
+    sentence = " ".join(text.split())
+    both = " and ".join(f"{variant}, insert" for variant in VARIANTS)
+    assert sentence.startswith(f"4 runs failed. {both}: the server died in step l.i1. No run")
+    assert "nothing to compare yet" in sentence and "at the end" not in sentence
+    assert f"last words ({VARIANTS[0]}, insert):" in sentence and "terminated by signal 9" in sentence
 
 
 @pytest.mark.long

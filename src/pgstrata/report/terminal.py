@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from pgstrata.errors import harmless
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet
 from pgstrata.report.parts import report_parts
@@ -48,6 +49,7 @@ _STYLES = {
 }
 
 
+MOST_LOG_LINES = 5
 MOST_QUERIES = 100
 """Rows of the table of queries; the report has all of them."""
 
@@ -62,6 +64,8 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
             console.print(Text(block.text, _STYLES.get(block.mark, "")))
         elif isinstance(block, Findings):
             _findings(block, console)
+    for line in _last_words(results):
+        console.print(Text(line, "bright_black"), soft_wrap=True)
     for workload in results.workloads:
         if not workload.compared:
             continue
@@ -97,6 +101,16 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
     for part in report_parts():
         for table in part.terminal_tables(results):
             _table(table, console)
+
+
+def _last_words(results: RunSet) -> list[str]:
+    """Returns the last lines of the server's log of the first run that failed and has any."""
+    for run in results.failed:
+        tail = run.record.error.log_tail.strip().splitlines() if run.record.error else []
+        if tail:
+            head = f"The server's last words ({run.variant}, {run.workload}):"
+            return [head, *(f"  {harmless(line)}" for line in tail[-MOST_LOG_LINES:])]
+    return []
 
 
 def _profile_lines(results: RunSet) -> list[str]:

@@ -5,6 +5,7 @@ Where nothing is proven, it says so, and what would settle it.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,6 +27,8 @@ from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
 
 MOST_NAMED = 10
+MOST_REASONS, MOST_LETTERS = 3, 300
+"""Why runs failed: so many reasons, each of so many letters; the section about failed runs has all."""
 # More variants than this get a line each instead of a paragraph, so that the answer stays in view.
 MOST_PARAGRAPHS = 6
 
@@ -35,9 +38,8 @@ Item = tuple[Mark, str, list[tuple[str, str, str]]]
 def findings(results: RunSet) -> list[Block]:
     """Returns a paragraph per workload and variant."""
     blocks: list[Block] = []
-    if count := len(results.failed):
-        text = f"{numbers.counted(count, 'run')} failed; the last words of the server are at the end."
-        blocks.append(Prose(text, "bad", "failures"))
+    if results.failed:
+        blocks.append(Prose(_failures(results), "bad", "failures"))
     cannot = dict.fromkeys((run.variant, run.workload) for run in results.unable)
     blocks += [
         Prose(f"{variant} cannot run {name}: {results.cannot(variant, name)}.", "missing")
@@ -51,7 +53,10 @@ def findings(results: RunSet) -> list[Block]:
         text = "Nothing was measured here: other programs' results were imported, and nothing is judged."
         return [*blocks, Prose(text, "even", "imported")]
     if not results.workloads:
-        return [*blocks, Prose("No run of this campaign has finished, so there is nothing to compare yet.")]
+        text = (
+            "No run of this campaign has finished, so there is nothing to compare yet: the same command does "
+        )
+        return [*blocks, Prose(f"{text}what is missing.")]
     if not results.others:
         return [
             *blocks,
@@ -79,6 +84,21 @@ def findings(results: RunSet) -> list[Block]:
         *blocks,
         *(Prose(sentence, "even", "builds") for sentence in unlike(_builds(results), results.base)),
     ]
+
+
+def _failures(results: RunSet) -> str:
+    """Returns how many runs failed, and why: each reason once."""
+    runs_of: dict[str, list[str]] = {}
+    for run in results.failed:
+        reason = " ".join(run.record.error.message.split()) if run.record.error else "no reason is known"
+        runs_of.setdefault(reason, []).append(f"{run.variant}, {run.workload}")
+    sentences = [
+        f"{' and '.join(dict.fromkeys(runs))}: {textwrap.shorten(reason, MOST_LETTERS, placeholder=' …')}."
+        for reason, runs in list(runs_of.items())[:MOST_REASONS]
+    ]
+    if len(runs_of) > MOST_REASONS:
+        sentences.append(f"And {len(runs_of) - MOST_REASONS} more.")
+    return " ".join([f"{numbers.counted(len(results.failed), 'run')} failed.", *sentences])
 
 
 def _changed_answers(results: RunSet) -> list[str]:
