@@ -22,8 +22,8 @@ from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.summary import relative_table
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
-from pgstrata.store import RunKey
-from pgstrata.store.record import ConfigFileRecord
+from pgstrata.store import Run, RunKey
+from pgstrata.store.record import ConfigFileRecord, Disturbance
 from support.page import PageReader, ReadCell, Written
 from support.records import comparison_record
 from support.runs import clone_run, make_run
@@ -165,6 +165,31 @@ def test_where_nothing_is_proven_a_command_says_what_would_settle_it(once: RunSe
     assert (options["rows"], options["seconds"], options["steps"]) == (500_000, 10, ["100:range"])
     assert campaign.spec.order == "interleaved"
     assert "▼ 0." not in printed(once), "0.8 by itself is no proof"
+
+
+def test_the_command_asks_for_what_was_asked_with_the_same_names(once: RunSet) -> None:
+    """A margin of 1 %, a busy machine that was allowed, labels, and another base than the first."""
+
+    def changed(run: Run) -> Run:
+        folder = "/opt/patched" if run.variant == once.others[0] else "/opt/master"
+        server = structs.replace(run.record.server, spec=f"path:{folder}", label="path17.7")
+        steps = tuple(
+            structs.replace(step, disturbance=Disturbance(other_load=0.5, allowed=1.0))
+            if step.measured
+            else step
+            for step in run.record.steps
+        )
+        return replace(run, record=structs.replace(run.record, server=server, steps=steps))
+
+    runs = tuple(changed(run) for run in once.workloads[0].runs)
+    results = replace(once, base=once.others[0])
+    results.__dict__["margin"] = 0.01
+    (sentence,) = settle(results, replace(once.workloads[0], runs=runs))
+    words = shlex.split(sentence.split(": ", 1)[1])
+    first, second = once.base, once.others[0]
+    assert words[2:6] == ["--server", f"path:/opt/master={first}", "--server", f"path:/opt/patched={second}"]
+    given = dict(zip(words[6::2], words[7::2], strict=True))
+    assert (given["--margin"], given["--other-load"], given["--base"]) == ("1%", "100%", second)
 
 
 def test_where_only_a_campaign_file_can_say_what_was_measured_it_is_named(once: RunSet) -> None:

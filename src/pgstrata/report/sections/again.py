@@ -80,12 +80,22 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
     usual = len({tuple(run.record.initdb) for run in first}) == 1
     if not plain or not usual or len(servers) * len(stacks) != len(first):
         return None
+    if len(stacks) == 1:
+        servers = [_labelled(run) for run in first]
     words = [word for server in servers for word in ("--server", server)]
     if any(stack != ("default",) for stack in stacks):
         if not all(_is_known(name) for stack in stacks for name in stack) or not all(stacks):
             return None
         words += [word for stack in stacks for word in ("--config", "+".join(stack))]
     return words
+
+
+def _labelled(run: Run) -> str:
+    """Returns the server of a variant, with its label where that is not the usual one."""
+    server, label = run.record.server, run.variant
+    if label in (server.label, f"{server.label}.{run.record.config.name}"):
+        return server.spec
+    return f"{server.spec}={label}" if server.managed else f"{label}={server.spec}"
 
 
 def _is_known(name: str) -> bool:

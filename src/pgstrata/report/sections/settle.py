@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pgstrata import numbers
 from pgstrata.campaign.study import Study
@@ -30,26 +31,41 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     runs = [run for run in workload.runs if run.variant in results.variants]
     if len({run.variant for run in runs}) < 2:
         return []
+    asked = _asked(results, runs)
     if any(not run.record.server.managed for run in runs):
         seconds = 5 * sum(_seconds(run) for run in runs)
-        return [_sentence(command(results, runs, ["--repeats", "5"]), "about", seconds)]
+        return [_sentence(command(results, runs, ["--repeats", "5", *asked]), "about", seconds)]
     if _disturbed(results, workload):
         return []  # the advice beside it, to stop other programs, settles it
     together = next((run.record.comparison for run in runs if run.record.comparison), None)
     if together is None:
         most = Study.model_fields["max_seconds"].default * len(workload.compared)
         seconds = most * AROUND + sum(_seconds(run) - _measured(run) for run in runs)
-        return [_sentence(command(results, runs, ["--until", "verdict"]), "at most", seconds)]
+        return [_sentence(command(results, runs, ["--until", "verdict", *asked]), "at most", seconds)]
     longer = _longer(results, workload, together.margin)
     if longer is None or longer > MOST_LONGER:
         return [QUIETER]
     longest = max(step.seconds or 0.0 for run in runs for step in run.steps if step.measured)
     most = math.ceil(longest * len(together.variants) * longer)
-    more = ["--until", "verdict", "--max-seconds", str(most)]
+    more = ["--until", "verdict", "--max-seconds", str(most), *asked]
     alone = all(run.record.replicas is None for run in runs)
     if alone and together.turns != Study.model_fields["turns"].default:
         more += ["--turns", together.turns]
     return [_sentence(command(results, runs, more), "at most", most * len(workload.compared) * AROUND)]
+
+
+def _asked(results: RunSet, runs: Sequence[Run]) -> list[str]:
+    """Returns the options for what was asked and is not usual: margin, load of other programs, base."""
+    fields = Study.model_fields
+    options = []
+    if results.margin != fields["margin"].default:
+        options += ["--margin", f"{100 * results.margin:.6g}%"]
+    limits = {step.load_limit for run in runs for step in run.steps if step.measured}
+    if limits and (limit := max(limits)) != fields["other_load"].default:
+        options += ["--other-load", f"{100 * limit:.6g}%"]
+    if results.base != min(runs, key=lambda run: run.record.variant_order).variant:
+        options += ["--base", results.base]
+    return options
 
 
 def _disturbed(results: RunSet, workload: WorkloadResults) -> bool:
