@@ -110,7 +110,10 @@ def _find(results: Path, campaign: str | None, step: str | None) -> tuple[Tuning
 
 
 def _campaign(study: TuningStudy, runs: list[Run]) -> str:
-    """Returns the campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
+    """Returns the campaign as TOML."""
+    from pgstrata.workload import catalog
+    from pgstrata.workload.core.options import is_filled_in
+
     winners = study.table.next.overlays
     lines = [
         f"# The winners of {runs[0].campaign} together, and each alone: {', '.join(winners)}.",
@@ -127,9 +130,14 @@ def _campaign(study: TuningStudy, runs: list[Run]) -> str:
     for workload in study.steps:
         options: dict[str, Any] = first[workload].record.options
         name = first[workload].record.workload_name
+        model = catalog.find(name).Options if name in catalog.own_names() else None
         lines += ["", "[[workloads]]", f"name = {_toml(name)}", f"label = {_toml(workload)}"]
         lines += ["[workloads.options]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in options.items() if value is not None]
+        lines += [
+            f"{key} = {_toml(value)}"
+            for key, value in options.items()
+            if value is not None and not (model is not None and is_filled_in(model, key))
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -150,4 +158,11 @@ def _how(runs: list[Run]) -> list[str]:
 
 
 def _toml(value: Any) -> str:
+    """Returns a value as TOML: JSON's texts and numbers are TOML's, too, its tables are not."""
+    match value:
+        case dict():
+            items = (f"{_toml(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+            return f"{{{', '.join(items)}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)

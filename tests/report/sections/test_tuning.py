@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -47,7 +48,14 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(
-    root: Path, source: Path, key: RunKey, factor: float, overlay: str, changed: dict[str, str]
+    root: Path,
+    source: Path,
+    key: RunKey,
+    factor: float,
+    overlay: str,
+    changed: dict[str, str],
+    workload: str = "insert",
+    options: dict[str, Any] | None = None,
 ) -> None:
     run = read_run(source)
     assert isinstance(run, Run)
@@ -59,15 +67,50 @@ def write(
     builder.settings({**run.settings(), **base, **changed})
     names = ("cached-by-pg", *([overlay] if overlay else []))
     config_files = tuple(ConfigFileRecord(name=name, text="") for name in names)
-    clients = int(key.workload[0])
+    if options is None:
+        clients = int(key.workload[0])
+        options = {"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients}
     builder.finish(
         structs.replace(
             circumstances_of(copy),
-            workload_name="insert",
-            options={"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients},
+            workload_name=workload,
+            options=options,
             config=ConfigRecord(name=key.variant, fragments=config_files, settings={}, dropped=(), mapped=()),
         )
     )
+
+
+def test_the_next_campaign_of_scripts_is_valid_too(tmp_path: Path) -> None:
+    """Options that are tables are written as TOML has them, and those that pgstrata fills in are not."""
+    (tmp_path / "mine.sql").write_text("SELECT :customers;\n")
+    (tmp_path / "study.toml").write_text(
+        """servers = ["pg:17"]
+[[workloads]]
+name = "custom"
+[workloads.options]
+define = {customers = 10_000, greeting = "é"}
+[[workloads.options.steps]]
+scripts = ["mine.sql"]
+clients = [1, 8]
+reads_only = true
+"""
+    )
+    asked = read_campaign(tmp_path / "study.toml").workloads[0].options
+    source = make_run(tmp_path / "source", RunKey("s", "pg17.11.x", "insert", 1), seconds=2)
+    options = asked.model_dump(mode="json")
+    for name, factor in (("", 1.0), ("a1", 1.3), ("a12", 1.2)):
+        for repeat in (1, 2, 3):
+            variant = ".".join(["pg17.11", "cached-by-pg", *([name] if name else [])])
+            key = RunKey("tuning", variant, "custom", repeat)
+            changed = {"work_mem": name or "4MB"}
+            write(
+                tmp_path / "results", source, key, factor + 0.001 * repeat, name, changed, "custom", options
+            )
+    out = tmp_path / "next.toml"
+    assert invoke(["study", "next", "--results", str(tmp_path / "results"), "--out", str(out)]) == 0
+    again = read_campaign(out).workloads[0].options
+    assert again.model_dump(mode="json") == options
+    assert "contents" in options and "contents" not in out.read_text()
 
 
 def test_every_overlay_has_its_class(studied: Path) -> None:
