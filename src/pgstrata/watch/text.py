@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from statistics import median
 from typing import TypedDict
 
+from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.numbers import counted, duration
 from pgstrata.search.bisect.procedure import By
 from pgstrata.search.bisect.search import Outcome
 from pgstrata.search.bisect.text import SpanRecord, changed, span
+from pgstrata.watch.file import SMALLEST
 from pgstrata.watch.history import Alarm, Moved
 from pgstrata.watch.known import Known, commits_left
 from pgstrata.watch.measure import Series
@@ -149,12 +152,6 @@ def mail(known: Known, alarm: Alarm) -> str:
     """Returns the draft of a mail to the authors of the change."""
     series = known.series[alarm.leading]
     place = alarm.commits[-1] if alarm.commits else alarm.bad
-    work = series.work
-    command = ["pgstrata", "bisect", "--repo", "DIR", "--good", f"{place[:10]}~", "--bad", place[:10]]
-    command += ["--workload", work.workload, "--step", series.step]
-    command += ["--scale", work.scale] if work.scale else []
-    command += [word for text in work.sets for word in ("--set", text)]
-    command += ["--by", "instructions"] if series.by == "instructions" else []
     text = [
         f"Subject: {title(known, alarm)}",
         "",
@@ -175,9 +172,36 @@ def mail(known: Known, alarm: Alarm) -> str:
         "",
         "To reproduce it:",
         "",
-        f"    {shlex.join(command)}",
+        f"    {_again(known, alarm)}",
     ]
     return "\n".join(text) + "\n"
+
+
+def _again(known: Known, alarm: Alarm) -> str:
+    """Returns the command that measures a change again as the watch did: the same commits, work, config and
+    build."""
+    series, file = known.series[alarm.leading], known.watch.file
+    work, usual = series.work, MeasuredWork(())
+    if alarm.commits:
+        good, bad = f"{alarm.commits[0][:10]}~", alarm.commits[-1][:10]
+    else:
+        good, bad = alarm.good[:10], alarm.bad[:10]
+    command = ["pgstrata", "bisect", "--repo", "DIR", "--good", good, "--bad", bad]
+    command += ["--workload", work.workload, "--step", series.step]
+    command += ["--scale", work.scale] if work.scale else []
+    command += [word for text in work.sets for word in ("--set", text)]
+    command += ["--config", "+".join(file.config)] if file.config != ["default"] else []
+    command += [word for name in file.keep_settings for word in ("--keep-setting", name)]
+    command += ["--build", file.build] if file.build else []
+    command += ["--seed", str(work.seed)] if work.seed != usual.seed else []
+    if series.by == "instructions":
+        command += ["--by", "instructions"]
+    elif work.seconds != usual.seconds:
+        command += ["--seconds", f"{work.seconds:g}"]
+    smallest = min(series.smallest, abs(alarm.moved[alarm.leading].log_ratio) / 2)
+    if smallest < math.log1p(SMALLEST[series.by]):
+        command += ["--smallest", f"{100 * math.expm1(smallest):.2g}%"]
+    return shlex.join(command)
 
 
 def watch_json(known: Known) -> WatchRecord:
