@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import yaml
 from pgstrata.server.find.model import Server
 from support.commands import spec
 from support.program import Program, environment
+from support.tree import commit, repository
 
 CI = Path(__file__).parents[2] / "ci"
 SCRIPT = (CI / "compare.sh").read_text()
@@ -124,7 +126,42 @@ def test_the_component_of_gitlab_uses_its_inputs() -> None:
     head, body = yaml.safe_load_all((CI / "gitlab.yml").read_text())
     used = set(re.findall(r"\$\[\[ inputs\.([\w-]+) \]\]", (CI / "gitlab.yml").read_text()))
     assert used == head["spec"]["inputs"].keys()
-    assert variables_of_script() - body["pgstrata"]["variables"].keys() == {
-        "PGSTRATA_MAX_SECONDS",
-        "PGSTRATA_OPTIONS",
-    }
+    assert variables_of_script() <= body["pgstrata"]["variables"].keys()
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("kind", ["folder", "archive", "repository"])
+def test_the_component_of_gitlab_finds_its_script_in_all_kinds_of_sources(tmp_path: Path, kind: str) -> None:
+    """Run with programs that only note what they are asked: nothing is installed."""
+    _, body = yaml.safe_load_all((CI / "gitlab.yml").read_text())
+    programs, log = tmp_path / "bin", tmp_path / "log"
+    folder = repository(tmp_path / "pgstrata-1.0")
+    (folder / "ci").mkdir()
+    (folder / "ci/compare.sh").write_text("pgstrata compared\n")
+    commit(folder, "a script")
+    source = str(folder)
+    if kind == "archive":
+        source = str(tmp_path / "pgstrata.tar.gz")
+        with tarfile.open(source, "w:gz") as archive:
+            archive.add(folder, folder.name)
+    if kind == "repository":
+        source = f"file://{folder}"
+    notes = f'#!/bin/sh\necho "${{0##*/}} $*" >>"{log}"\n'
+    copies = "".join(f'cp "{programs}/notes" "$3/bin/{name}"\n' for name in ("python", "pgstrata"))
+    venv = f'#!/bin/sh\n[ "$2" = venv ] && mkdir -p "$3/bin"\n{copies}'
+    programs.mkdir()
+    for name, text in (("notes", notes), ("apt-get", notes), ("python3", venv)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    lines = [*body["pgstrata"]["before_script"], *body["pgstrata"]["script"]]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        env={"PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(tmp_path), "PGSTRATA_SOURCE": source},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    *_, installed, compared = log.read_text().splitlines()
+    where = folder if kind == "folder" else tmp_path / "pgstrata-source"
+    assert installed == f"python -m pip install --quiet {where}"
+    assert compared == "pgstrata compared"
