@@ -21,9 +21,13 @@ DOCUMENT = Path(__file__).parents[2] / "docs/guides/fleet-kubernetes.md"
 
 @pytest.fixture(scope="module")
 def cluster() -> dict[str, Any]:
-    """`spec` of the DaskCluster."""
-    text = DOCUMENT.read_text().partition("<<END\n")[2].partition("    END\n")[0]
-    document = yaml.safe_load("\n".join(line.removeprefix("    ") for line in text.splitlines()))
+    """`spec` of the DaskCluster, as a shell hands it on to kubectl."""
+    text = "\n".join(line.removeprefix("    ") for line in DOCUMENT.read_text().splitlines())
+    begin = text.index("kubectl apply -f - ")
+    script = text[begin : text.index("\nEND\n", begin)].replace("kubectl apply -f -", "cat", 1) + "\nEND\n"
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    document = yaml.safe_load(done.stdout)
     assert document["kind"] == "DaskCluster"
     selector = {"dask.org/cluster-name": document["metadata"]["name"], "dask.org/component": "scheduler"}
     assert document["spec"]["scheduler"]["service"]["selector"] == selector
