@@ -124,6 +124,24 @@ def test_a_table_that_decides_is_sorted_by_its_heads_and_leaves_what_is_proven(t
 
 
 @pytest.mark.timeout(300)
+def test_what_has_no_number_comes_last_whichever_way_a_table_is_sorted(tmp_path: Path) -> None:
+    for variant, speed in (("pg12.22.x", 1.0), ("pg17.11.x", 1.4)):
+        key = RunKey("c", variant, "insert", 1)
+        folder = make_run(tmp_path / "results", key, seconds=4, speed=speed)
+        data = json.loads((folder / "run.json").read_text())
+        steps = ("l.i1", "qp1000", "qr100") if speed == 1 else ("l.i1", "qp1000")
+        data["steps"] = [step for step in data["steps"] if step["name"] in steps]
+        (folder / "run.json").write_text(json.dumps(data))
+    page = write_report(tmp_path / "results", out=tmp_path / "report").html
+    (page.parent / "clicks.js").write_text(CLICKS.replace("cells[1]", "cells[2]"))  # of the other variant
+    page.write_text(page.read_text().replace("</head>", '<script src="clicks.js"></script></head>'))
+    done = browse(page, "--dump-dom")
+    (text,) = re.findall(r'data-said="([^"]*)"', done.stdout)
+    _, up, down, _ = text.split("; ")
+    assert up.split()[-1] == down.split()[-1] == "qr100" and up != down
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("width", [400, 1300])
 def test_a_label_made_of_many_settings_does_not_make_the_page_scroll_sideways(
     tmp_path: Path, width: int

@@ -89,7 +89,8 @@
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
         rows.sort(function (a, b) {
           var x = key(a, index), y = key(b, index);
-          var order = typeof x !== typeof y ? (typeof x === "number" ? -1 : 1) : x < y ? -1 : x > y ? 1 : 0;
+          if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;  // what has no number comes last
+          var order = x < y ? -1 : x > y ? 1 : 0;
           return up ? order : -order;
         }).forEach(function (row) { body.appendChild(row); });
       });
