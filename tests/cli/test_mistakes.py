@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import tarfile
@@ -9,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from pgstrata.cli import main
 from pgstrata.cli.commands import Program
-from pgstrata.cli.ending import OTHER_WORDS
+from pgstrata.cli.ending import OTHER_OPTIONS, OTHER_WORDS
+from pgstrata.cli.reference import commands_of
 from pgstrata.server.find.model import Server
 from support.runs import make_campaign
 
@@ -100,6 +103,18 @@ run pg:17 --format jsno                         | 2 | 'jsno' is not one of; did 
 run pg:17 --keep-setting archive_comand         | 2 | archive_comand; did you mean archive_command
 run release:17.11 --build o2_nfp                | 2 | 'o2_nfp'; did you mean o2_nofp
 version                                         | 2 | no command version; pgstrata --version
+--quiet run pg:16 pg:17 | 2 | pgstrata has no option --quiet; pgstrata COMMAND --quiet
+compare-servers pg:16 pg:17 | 2 | there is no command compare-servers; pgstrata run does that
+cache clean | 2 | there is no command cache; pgstrata data does that
+run pg:16 pg:17 --step point-query | 2 | pgstrata run has no option --step; --set steps=point-query
+run pg:16 pg:17 -c 8 -T 60 | 2 | pgstrata run has no option -c; --set clients=8
+run pg:16 pg:17 --duration 60 | 2 | has no option --duration; --max-seconds 60
+run pg:16 pg:17 --runs 5 | 2 | has no option --runs; --repeats 5
+run pg:16 pg:17 -q | 2 | has no option -q; --quiet
+compare a b --json | 2 | pgstrata compare has no option --json; --format json
+compare-queries --server pg:16,pg:17 -f slow.sql | 2 | has no option -f; name the files without an option
+bench -i | 2 | pgstrata bench has no option -i; pgstrata run --workload pgbench
+report --format json | 2 | pgstrata report has no option --format; --out NAME.md
 servers                                         | 2 | needs a command: list, fetch; --help
 completion                                      | 2 | SHELL': bash, zsh, fish; --help
 rnu                                             | 2 | 'rnu'; Did you mean 'run'
@@ -112,7 +127,9 @@ count pg:17 --starts 0                          | 2 | `starts` must be at least 
 noise --server pg17                             | 2 | 'pg17'; did you mean pg:17
 noise --server pg:16,pg:17                      | 2 | one server with itself; for each of them
 noise --step pont-query                         | 2 | 'pont-query'; did you mean point-query
-noise --minutes 0                               | 2 | --minutes 0: must lie above 0; 2 is usual
+noise --minutes 0                               | 2 | --minutes 0: must lie above 0; 2 minutes are usual
+noise --max-seconds 2 | 2 | --max-seconds 2: 0 pairs of slices of 2 s; --max-seconds 32
+noise --minutes 0.1 | 2 | --minutes 0.1: 2 pairs of slices of 2 s; 0.53 minutes
 noise --runs 1                                  | 2 | one run has nothing to differ from; 5
 noise --slice 99                                | 2 | --slice 99; 2 is usual
 upgrade --to 17 --dump app.dump                 | 2 | '--from'; --help
@@ -341,3 +358,13 @@ def test_words_of_other_programs_stand_for_commands_of_this_one() -> None:
     assert commands >= OTHER_WORDS.keys()
     words = [word for of_command in OTHER_WORDS.values() for word in of_command.split()]
     assert len(words) == len(set(words)) and not commands & set(words)
+
+
+def test_what_is_advised_in_place_of_an_option_is_an_option() -> None:
+    commands = dict(commands_of(typer.main.get_command(main.app), ()))
+    everywhere = OTHER_OPTIONS[""]
+    for name, advice in OTHER_OPTIONS.items():
+        options = {text for param in commands[name].params for text in param.opts} if name else set()
+        assert not options & {*advice, *everywhere}
+        for text in advice.values() if name else ():
+            assert (named := re.match(r"write (--[\w-]+)", text)) is None or named[1] in options, text

@@ -55,6 +55,9 @@ def report_error(error: Exception) -> int:
         if unknown is not None and context is not None and (meant := _meant(unknown[1], context)):
             _print(*meant)
             return int(error.exit_code)
+        if context is not None and (meant := _meant_option(error, context)):
+            _print(*meant)
+            return int(error.exit_code)
         message = plain_words(message)
         _print(message, _without_unit(message, error) or f"{path} --help shows what it understands")
         return int(error.exit_code)
@@ -102,7 +105,7 @@ def _without_arguments(context: Any, path: str) -> int:
 OTHER_WORDS = {
     "runs": "list ls history results",
     "compare": "diff delta",
-    "run": "test regress start exec measure sysbench",
+    "run": "test regress start exec measure sysbench compare-servers compare-versions",
     "report": "html page plot graph chart draw",
     "serve": "web gui ui browse dashboard open",
     "servers": "versions install download fetch",
@@ -111,8 +114,42 @@ OTHER_WORDS = {
     "capture": "log logs",
     "upgrade": "replay migrate",
     "query": "export",
+    "data": "cache clean prune",
 }
 """Words of other programs by the command that does what they say."""
+
+_STEPS = "write --set steps=point-query; with blanks between several: --set steps='point-query scan'"
+_SECONDS = "write --max-seconds 60: the most measured seconds of a step"
+_JSON = "write --format json"
+OTHER_OPTIONS = {
+    "": {"-q": "write --quiet", "--silent": "write --quiet", "--json": _JSON, "--export-json": _JSON},
+    "run": {
+        **dict.fromkeys(("--step", "--steps", "-k"), _STEPS),
+        **dict.fromkeys(("--clients", "--client", "-c"), "write --set clients=8"),
+        **dict.fromkeys(("--time", "--duration", "--seconds", "-T"), _SECONDS),
+        **dict.fromkeys(("--runs", "--min-runs", "-n"), "write --repeats 5"),
+        "--rows": "write --set rows=1000000",
+        **dict.fromkeys(("--out", "--output", "-o"), "pgstrata report --out writes the page there"),
+        "--export-markdown": "pgstrata compare --format markdown prints verdicts",
+    },
+    "compare-queries": {
+        **dict.fromkeys(("--query", "--queries", "--file", "-f"), "name the files without an option"),
+        **dict.fromkeys(("--dump", "--schema", "--data"), "write --setup app.dump"),
+    },
+    "bench": {
+        **dict.fromkeys(
+            ("-i", "--initialize"), "pgstrata run --workload pgbench makes the tables, or pgbench -i does"
+        ),
+        **dict.fromkeys(
+            ("-l", "--log"), "pgstrata run keeps the times as histograms; pgbench -l writes a log of each"
+        ),
+    },
+    **{name: {"--steps": "write --step NAME, again for each"} for name in ("count", "bisect", "patch")},
+    "check": dict.fromkeys(("--threshold", "--max-slower"), "write --fail-slower 3%"),
+    "report": {"--format": "write --out NAME.md or NAME.html; pgstrata compare prints JSON"},
+    "demo": dict.fromkeys(("--server", "--servers"), "pgstrata run pg:16 pg:17 compares other servers"),
+}
+"""Options that people try, by command, and what to write instead; without a command: tried everywhere."""
 
 
 def _meant(word: str, context: Any) -> tuple[str, str] | None:
@@ -126,6 +163,25 @@ def _meant(word: str, context: Any) -> tuple[str, str] | None:
         return None
     meant = next((command for command, words in OTHER_WORDS.items() if word in words.split()), "")
     return (f"{sentence}: {path} {meant} does that", f"{path} --help shows all commands") if meant else None
+
+
+def _meant_option(error: Any, context: Any) -> tuple[str, str] | None:
+    """Returns what to say of an option that a command does not have, and the next step; None where neither is
+    known."""
+    if type(error).__name__ != "NoSuchOption":
+        return None
+    option, path = error.option_name, context.command_path
+    sentence = f"{path} has no option {option}"
+    if context.parent is None:
+        if error.possibilities:
+            return None
+        return sentence, f"options stand behind a command: {path} COMMAND {option}; {path} --help lists them"
+    there = {name for parameter in context.command.get_params(context) for name in parameter.opts}
+    advice = OTHER_OPTIONS.get(path.partition(" ")[2], {}).get(option) or OTHER_OPTIONS[""].get(option, "")
+    needed = re.match(r"write (--[\w-]+)", advice)
+    if not advice or (needed is not None and needed[1] not in there):
+        return None
+    return sentence, f"{advice} ({path} --help shows all options)"
 
 
 _PLAINER: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (

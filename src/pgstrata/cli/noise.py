@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,26 +89,29 @@ def noise(
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.self_comparison import options_of, rates_in_pairs, study_of_one
-    from pgstrata.numbers import agreeing
+    from pgstrata.numbers import agreeing, counted
     from pgstrata.server.config.resolve import stack_of
     from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
     from pgstrata.turns.windows import first_look
 
+    asked = f"--minutes {minutes:g}"
     if max_seconds is not None:
-        minutes = max_seconds / 60
+        asked, minutes = f"--max-seconds {max_seconds:g}", max_seconds / 60
     if not 0.005 <= slice_seconds <= 60:
         raise UsageError(f"--slice {slice_seconds:g}: must lie between 0.005 and 60", "2 is usual")
     if not 0 < minutes <= MOST_MINUTES:
         raise UsageError(
-            f"--minutes {minutes:g}: must lie above 0 and not above {MOST_MINUTES:,}", "2 is usual"
+            f"{asked}: must lie above 0 and not above {MOST_MINUTES:,} minutes", "2 minutes are usual"
         )
     pairs = round(minutes * 60 / 2 / slice_seconds)
     if not 8 <= pairs <= 100_000:
+        least = 8 * 2 * slice_seconds
+        enough = f"--max-seconds {math.ceil(least)}" if max_seconds else f"{least / 60:.2g} minutes"
         raise UsageError(
-            f"--minutes {minutes}: {pairs} pairs of slices of {slice_seconds:g} s; at least 8 are needed",
-            f"at least {8 * 2 * slice_seconds / 60:.2g} minutes",
+            f"{asked}: {counted(pairs, 'pair')} of slices of {slice_seconds:g} s; at least 8 are needed",
+            f"{enough} or more",
         )
     if runs not in (0, *range(2, 1001)):
         raise UsageError(f"--runs {runs}: one run has nothing to differ from", "5 are a good number")

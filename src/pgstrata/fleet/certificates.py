@@ -55,7 +55,7 @@ def make_certificates(folder: Path) -> Certificates:
     except ImportError as error:
         raise UsageError(
             "certificates for the fleet need the package cryptography, which is not installed",
-            "pip install pgstrata[fleet]",
+            "pip install 'pgstrata[fleet]'",
         ) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pgstrata fleet")])

@@ -53,7 +53,7 @@ def combine(machines: Sequence[Estimate]) -> Combined:
     except ImportError as error_:
         raise UsageError(
             "runs of several machines are compared with statsmodels, which is not installed",
-            "pip install pgstrata[fleet]",
+            "pip install 'pgstrata[fleet]'",
         ) from error_
     variances = np.array([max(machine.standard_error**2, LEAST_VARIANCE) for machine in machines])
     with np.errstate(divide="ignore", invalid="ignore"):  # machines that agree to the last digit
