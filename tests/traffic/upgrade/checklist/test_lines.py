@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from pgstrata.server.find.acquire import acquire
+from pgstrata.traffic.upgrade.checklist.beside import lines_beside
+from pgstrata.traffic.upgrade.checklist.model import Material
 from pgstrata.traffic.upgrade.checklist.pg_upgrade import has_pg_upgrade, pg_upgrade_check
+from pgstrata.traffic.upgrade.checklist.rehearsal import Answers, Rehearsal
 from support.logs import START, Told, log
 from support.program import Program
 from support.shop import SCHEMA, TRIGGER
@@ -214,6 +217,23 @@ def test_pg_upgrade_says_what_it_refuses(column: str, passes: bool) -> None:
         assert list(root.iterdir()) == []
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def test_statistics_are_kept_between_versions_that_restore_them() -> None:
+    """From 18 to 19, too: nothing is crossed there that says so."""
+
+    def answers(version: str, number: int, **catalogs: list[list[str | None]]) -> Answers:
+        named = {name.replace("_", " "): rows for name, rows in catalogs.items()}
+        return Answers(version, number, {}, {}, {}, [], named, {})
+
+    old = answers("18.1", 180001)
+    for new, keeps in (
+        (answers("19.0", 190000, restores_statistics=[["pg_restore_attribute_stats"]]), True),
+        (answers("17.11", 170011, restores_statistics=[]), False),
+    ):
+        material = Material(Rehearsal({}, old, {"new": new}, {}, {}), "new", [], [], {}, {}, [])
+        (line,) = [line for line in lines_beside(material) if line.id == "analyze"]
+        assert ("--missing-stats-only" in line.act) == bool(line.objects) == keeps
 
 
 @pytest.mark.server

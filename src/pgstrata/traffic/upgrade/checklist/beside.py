@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from pgstrata import numbers
-from pgstrata.traffic.upgrade.checklist.changes import has_come
 from pgstrata.traffic.upgrade.checklist.model import Line, Material, line
 
 
@@ -160,7 +159,7 @@ def _rights(m: Material) -> Iterator[Line]:
 
 
 def _work(m: Material) -> Iterator[Line]:
-    keeps = has_come("checksums", m.new.version_num)  # with 18, as has keeping statistics
+    keeps = bool(m.new.catalogs.get("restores statistics"))
     took = (
         f"took {numbers.duration(m.analyze_seconds)} here"
         if m.analyze_seconds is not None

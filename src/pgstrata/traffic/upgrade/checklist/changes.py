@@ -89,16 +89,16 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
 @cache
 def changes() -> tuple[Change, ...]:
     """Returns the whole table, oldest version first."""
-    return tuple(msgspec.convert(tomllib.loads(_text())["change"], list[Change]))
+    return tuple(msgspec.convert(tomllib.loads(_text("changes.toml"))["change"], list[Change]))
 
 
 def table_digest() -> str:
-    """Returns a digest of the table: answers to other questions are other answers."""
-    return digests.of(_text())
+    """Returns a digest of the table and of what servers are asked: answers to other questions are others."""
+    return digests.of(_text("changes.toml") + _text("questions.toml"))
 
 
-def _text() -> str:
-    return resources.files(__package__).joinpath("changes.toml").read_text(encoding="utf-8")
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def crossed(old: int, new: int) -> list[Change]:
@@ -109,12 +109,6 @@ def crossed(old: int, new: int) -> list[Change]:
         for change in changes()
         if change.since == EVERY or before < major_of(version_number(change.since)) <= after
     ]
-
-
-def has_come(id: str, version_num: int) -> bool:
-    """Returns whether a server of this version behaves in the new way of a change."""
-    since = next(change.since for change in changes() if change.id == id)
-    return since == EVERY or major_of(version_number(since)) <= major_of(version_num)
 
 
 def beyond_table(new: int) -> str:
@@ -208,14 +202,4 @@ AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_
 """
 """Columns of some types, by way of domains, arrays, ranges and composite types, as pg_upgrade does."""
 
-__all__ = [
-    "EVERY",
-    "Change",
-    "Code",
-    "Effect",
-    "beyond_table",
-    "changes",
-    "crossed",
-    "has_come",
-    "table_digest",
-]
+__all__ = ["EVERY", "Change", "Code", "Effect", "beyond_table", "changes", "crossed", "table_digest"]
