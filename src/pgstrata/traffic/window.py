@@ -430,8 +430,8 @@ class _State:
             for name in match[1].split(","):
                 words = name.strip().removeprefix("pg_temp.").split(None, 1)
                 yield f"temp {_bare(words[0]) if words else ''}", None
-            if made := _TEMPORARY.search(text, match.end()):
-                yield f"temp {_bare(made[1])}", statement
+            if behind := _TEMPORARY.search(text, match.end()):
+                yield f"temp {_bare(behind[1])}", statement
         elif match := _HOLD.match(text):
             yield f"cursor {_bare(match[1])}", statement
         elif match := _CLOSE.match(text):

@@ -80,8 +80,8 @@ def not_replayed(
     store(root, NEW, new, timed)
     results = read_results(root)
     (step,) = results.workloads[0].steps
-    found = gaps(results, step, judged(results, step))
-    return [gap for gap in found if gap.what.startswith("Not replayed: ")]
+    of_both = gaps(results, step, judged(results, step))
+    return [gap for gap in of_both if gap.what.startswith("Not replayed: ")]
 
 
 def test_what_fails_everywhere_and_went_well_in_the_log_was_not_replayed(tmp_path: Path) -> None:

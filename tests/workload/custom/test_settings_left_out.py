@@ -77,19 +77,19 @@ def test_the_page_lists_what_was_left_out(place: Path, pgstrata: Program, pg17: 
 
 def test_settings_of_roles_and_databases_are_told(tmp_path: Path) -> None:
     """Sessions of the original had them: names are found by a search path, for one."""
-    own = [
+    settings = [
         "ALTER ROLE app SET search_path TO 'shop', 'public'",
         "ALTER ROLE app IN DATABASE shop SET work_mem TO '64MB'",
         "ALTER DATABASE shop SET search_path TO 'shop', 'public'",
         'ALTER DATABASE "my shop" SET jit TO off',
     ]
     others = ["ALTER ROLE app WITH LOGIN", "ALTER DATABASE shop OWNER TO app", "CREATE DATABASE shop"]
-    (tmp_path / "app.sql").write_text(f"{DUMP}{'; '.join([*own, *others])};\n")
+    (tmp_path / "app.sql").write_text(f"{DUMP}{'; '.join([*settings, *others])};\n")
     options = CustomOptions.model_construct(
         setup=(str(tmp_path / "app.sql"),), contents={}, allow_outside=False, without={}
     )
     confinement, _ = definitions(options, NEWEST)
-    assert [left_out.what for left_out in confinement.left_out if left_out.why == SETTINGS] == own
+    assert [left_out.what for left_out in confinement.left_out if left_out.why == SETTINGS] == settings
 
 
 @pytest.mark.parametrize(
