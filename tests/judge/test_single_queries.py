@@ -60,8 +60,8 @@ def compared(
 
 def test_each_query_has_a_verdict() -> None:
     comparison, words = compared(
-        [query("q1", 0.3, 3), query("q2", 0.1), query("q10", 0.2)],
-        [query("q1", 0.3 / 87, 3), query("q2", 0.1001), query("q10", 0.25)],
+        [query("q1", 0.3, 4), query("q2", 0.1), query("q10", 0.2)],
+        [query("q1", 0.3 / 87, 4), query("q2", 0.1001), query("q10", 0.25)],
     )
     assert {name: each.verdict.word for name, each in words.items()} == {
         "q1": "faster",
@@ -70,7 +70,7 @@ def test_each_query_has_a_verdict() -> None:
     }
     assert list(words) == ["q1", "q2", "q10"]
     first = words["q1"]
-    assert first.verdict.n == 3 and first.ratio == pytest.approx(87, rel=0.05)
+    assert first.verdict.n == 4 and first.ratio == pytest.approx(87, rel=0.05)
     assert first.verdict.adjusted_p is not None and first.verdict.adjusted_p > first.verdict.p_value
     record = next(each for each in comparison.record()["steps"] if each["step"] == "queries.q1")
     assert record["evidence"] == "queries"
