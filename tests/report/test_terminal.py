@@ -14,7 +14,10 @@ from rich.console import Console
 
 from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.page.blocks import Cell, Column, Row, Table, words
+from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, read_results
+from pgstrata.report.page import sections
+from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.terminal import print_summary, split
 from pgstrata.store import RunKey
 from support.page import Written
@@ -61,6 +64,20 @@ def test_where_nothing_could_be_measured_the_reason_stands_in_the_answer(tmp_pat
     assert sentence.startswith(f"4 runs failed. {both}: the server died in step l.i1. No run")
     assert "nothing to compare yet" in sentence and "at the end" not in sentence
     assert f"last words ({VARIANTS[0]}, insert):" in sentence and "terminated by signal 9" in sentence
+
+
+def test_where_only_the_base_could_be_measured_nothing_is_relative_to_it(tmp_path: Path) -> None:
+    make_campaign(tmp_path, seconds=2, failed=VARIANTS[1:])
+    results = read_results(tmp_path)
+    text = shown(results)
+    assert "Rates: insert" in text and "Relative rates" not in text
+    assert not relative_charts(results, results.workloads[0]), "a chart without a mark"
+
+
+def test_where_nothing_was_measured_the_failed_runs_come_right_after_the_answer(tmp_path: Path) -> None:
+    make_campaign(tmp_path, seconds=2, failed=VARIANTS)
+    results = read_results(tmp_path)
+    assert [section.id for section in sections(results, Frames(results))][:2] == ["summary", "failures"]
 
 
 @pytest.mark.long

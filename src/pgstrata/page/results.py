@@ -123,6 +123,10 @@ class WorkloadResults:
         """The steps that take part in comparisons."""
         return tuple(step for step in self.steps if step.measured)
 
+    def has_any(self, variants: Iterable[str]) -> bool:
+        """Returns whether one of these variants has measured a step that takes part in comparisons."""
+        return any(variant in step.by_variant for variant in variants for step in self.compared)
+
 
 @dataclass(frozen=True)
 class RunSet:

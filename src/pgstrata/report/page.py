@@ -50,7 +50,8 @@ def sections(
     parts += [part.section(results, flames or {}) for part in report_parts()]
     parts.append(compared(results))
     parts += [steps_section(results, workload, frames) for workload in results.workloads]
-    parts.append(failures(results))
+    # the reason is the answer where nothing else is known
+    parts.insert(len(parts) if results.workloads else 1, failures(results))
     return [section for section in parts if section is not None]
 
 

@@ -103,6 +103,7 @@ def _variants(results: RunSet) -> Table:
         rows=rows,
         how="A variant is a server with a config: the thing that is compared. Its colour and its label are "
         "the same everywhere in this report. The base is the variant that the others are held against.",
+        stacked=True,
     )
 
 

@@ -29,6 +29,7 @@ def failures(results: RunSet) -> Section | None:
                 rows,
                 "These folders look like runs but are damaged or incomplete; nothing of them is in this "
                 "report. They may belong to other campaigns in the same results folder.",
+                stacked=True,
             )
         )
     return Section("failures", "Failed runs", blocks) if blocks else None
@@ -69,4 +70,5 @@ def _table(results: RunSet) -> Table:
         rows=rows,
         how="A failed run takes part in no table above; what it measured before it failed is kept in "
         "its folder. Running the campaign again repeats only what is missing.",
+        stacked=True,
     )

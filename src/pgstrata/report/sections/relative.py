@@ -18,7 +18,7 @@ FLOOR, CEILING = 0.80, 1.50
 
 def relative_charts(results: RunSet, workload: WorkloadResults) -> list[Chart]:
     """Returns a chart per group of steps if the steps come in groups and are many, else a single chart."""
-    if not results.others or not workload.compared:
+    if not workload.has_any(results.others):
         return []
     if len(workload.compared) <= 12:
         return [_chart(results, workload, "", workload.compared)]

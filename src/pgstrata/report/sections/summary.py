@@ -92,8 +92,9 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
 
 
 def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
-    """Returns the rates relative to the base; None where there is nothing to compare with."""
-    if not results.others:
+    """Returns the rates relative to the base; None where there is nothing to compare with: no other variant,
+    or none that has finished."""
+    if not workload.has_any(results.others):
         return None
     low, high = results.thresholds
     colours = (
