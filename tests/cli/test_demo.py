@@ -44,3 +44,9 @@ def test_what_comes_next_are_commands(capsys: pytest.CaptureFixture[str]) -> Non
         assert invoke([name, "--help"]) == 0
         options = [word for word in shlex.split(command) if word.startswith("--")]
         assert all(option in capsys.readouterr().out for option in options[:1])
+
+
+def test_as_many_steps_come_next_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["steps", "sysbench", "--format", "json"]) == 0
+    number = len(json.loads(capsys.readouterr().out))
+    assert f"two versions, at {number} steps" in NEXT

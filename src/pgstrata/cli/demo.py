@@ -9,7 +9,7 @@ from pgstrata.cli.arguments import DataDirOption, FreshOption, RunsOption, WaitQ
 NEXT = """
 What next:
   pgstrata doctor                                         is this machine fit to measure?
-  pgstrata run pg:16 pg:17                                two versions, at ten steps
+  pgstrata run pg:16 pg:17                                two versions, at 27 steps
   pgstrata run /opt/master=master /opt/patched=patched    two builds of yours
   pgstrata compare-queries --server pg:16,pg:17 --setup app.dump slow.sql    your queries"""
 
