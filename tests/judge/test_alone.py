@@ -81,4 +81,4 @@ def test_where_most_pairs_are_disturbed_the_others_prove_nothing() -> None:
     assert (alone.word, alone.aside, alone.n) == ("unclear", True, 19)
     verdict = agreed(beside(1.4), alone_in(S, [(records(base), records(busy), 0.25)], FIVE_PER_CENT))
     assert verdict.word == "unclear"
-    assert verdict.reason.endswith("in 19 pairs): other programs used the CPUs in 21 of 40 pairs")
+    assert verdict.reason.endswith("in 19 pairs): others used the CPUs in 21 of 40 pairs")

@@ -135,7 +135,7 @@ def judged_beside(base: float, new: float, forced: float) -> QueryCause:
 def test_large_factors_have_their_cause_beside_other_programs() -> None:
     cause = judged_beside(0.001, 0.3, 0.001)
     assert cause.word == "planner"
-    assert cause.sentence.endswith("(by CPU time: other programs used the CPUs in 20 of 20 pairs)")
+    assert cause.sentence.endswith("(by CPU time: others used the CPUs in 20 of 20 pairs)")
     assert judged_beside(0.001, 0.3, 0.3).word == "executor"
     assert judged_beside(0.001, 0.1, 0.012).word == "both"
     assert judged_beside(0.001, 0.012, 0.001).word == "partly planner", "waits may hide an executor's part"

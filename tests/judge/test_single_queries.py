@@ -171,7 +171,7 @@ def test_disturbed_pairs_prove_nothing() -> None:
     busy = [query("q1", 0.1, load=0.9)], [query("q1", 0.2, load=0.0)]
     verdict = compared(*busy)[1]["q1"].verdict
     assert (verdict.word, verdict.aside) == ("unclear", True)
-    assert verdict.reason == "other programs used the CPUs in 20 of 20 pairs"
+    assert verdict.reason == "others used the CPUs in 20 of 20 pairs"
 
 
 def told_apart(seconds: float, *, busy: int = 0, **more: Any) -> QueryTurns:

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from pgstrata.observe.other_load import OtherLoad
+from pgstrata.measure.measurement import other_load_of
+from pgstrata.observe.other_load import LoadReading, OtherLoad
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass"
 WATCH = """
@@ -47,3 +48,19 @@ def test_another_program_on_the_same_cpu_is_seen_and_ones_own_children_are_not()
 
 def test_a_moment_is_no_share() -> None:
     assert 0.0 <= OtherLoad().share() <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("other", "stolen", "throttled", "share"),
+    [(0.2, 0.0, None, 0.1), (0.2, 0.6, None, 0.4), (0.0, 0.0, 0.5, 0.5), (2.0, 1.0, 0.5, 1.0)],
+)
+def test_what_a_pair_lost_to_guests_and_quotas_counts_like_other_programs(
+    other: float, stolen: float, throttled: float | None, share: float
+) -> None:
+    reading = LoadReading(1.0, 2.0, other, stolen, None, throttled)
+    assert other_load_of(reading, 0.25) == share
+    assert other_load_of(reading, 1.0) is None
+
+
+def test_a_pair_whose_load_is_not_known_has_none() -> None:
+    assert other_load_of(None, 0.25) is None

@@ -55,7 +55,7 @@ def disturbed_by(turns: Sequence[tuple[AloneTurns, AloneTurns]]) -> str:
     """Returns what disturbed most of the pairs, so that the clock tells nothing; empty where nothing did."""
     counts = [left_out(*both) for both in turns]
     out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
-    return f"other programs used the CPUs in {out:,} of {known:,} pairs" if out > LEFT_OUT * known else ""
+    return f"others used the CPUs in {out:,} of {known:,} pairs" if out > LEFT_OUT * known else ""
 
 
 def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict:

@@ -140,14 +140,17 @@ class Executed(NamedTuple):
     load: LoadReading | None
 
     def other_load(self, limit: float) -> float | None:
-        """Returns the share of the CPUs that other programs used, as `other_load_of`."""
+        """Returns the share of the CPUs that others had, as `other_load_of`."""
         return other_load_of(self.load, limit)
 
 
 def other_load_of(load: LoadReading | None, limit: float) -> float | None:
-    """Returns the share of the CPUs that other programs used; None where it is not known, or any may be used
-    (limit: 1)."""
-    return None if load is None or limit >= 1 else load.record(limit).other_load
+    """Returns the share of the CPUs that others had: programs, guests of the host, the quota of a container;
+    None where it is not known, or they may have all (limit: 1)."""
+    if load is None or limit >= 1:
+        return None
+    shares = load.record(limit)
+    return round(min(1.0, shares.other_load + shares.stolen + (shares.throttled or 0.0)), 4)
 
 
 def turn_of(statements: Sequence[StatementDone], pair: int, other_load: float | None) -> Slice | None:

@@ -261,8 +261,9 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Share of its time in which the processes of its connections were ready and had no CPU; above 1 where
     several waited at the same time. None where that is not known."""
     other_load: Share | None = None
-    """Of the CPUs: used by other programs meanwhile. Only where `waited` is not known, as of rounds of a
-    replay, whose connections come and go."""
+    """Of the CPUs: used by other programs meanwhile, and in single queries had by other guests of the host or
+    taken by a quota. Only where `waited` is not known, as of rounds of a replay, whose connections come and
+    go."""
     cpu_seconds: NotNegative | None = None
     """Of its backend, where queries are executed one at a time; without parallel workers."""
 
