@@ -104,6 +104,8 @@ run pg:17 --keep-setting archive_comand         | 2 | archive_comand; did you me
 run release:17.11 --build o2_nfp                | 2 | 'o2_nfp'; did you mean o2_nofp
 version                                         | 2 | no command version; pgstrata --version
 --quiet run pg:16 pg:17 | 2 | pgstrata has no option --quiet; pgstrata COMMAND --quiet
+--json runs | 2 | pgstrata has no option --json; pgstrata COMMAND --json
+-V | 2 | pgstrata has no option -V; pgstrata --version
 compare-servers pg:16 pg:17 | 2 | there is no command compare-servers; pgstrata run does that
 cache clean | 2 | there is no command cache; pgstrata data does that
 run pg:16 pg:17 --step point-query | 2 | pgstrata run has no option --step; --set steps=point-query

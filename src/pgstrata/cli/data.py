@@ -65,7 +65,8 @@ def list_(
     elif rows:
         place = columns.index("made")
         for row in rows:
-            row[place] = numbers.moment(str(row[place]))
+            row[place] = numbers.moment(str(row[place])).removesuffix(" UTC")
+        columns[place] = "made, UTC"
         print_rows(*without_empty(columns[:-1], [row[:-1] for row in rows]), format)
         print(f"below {cache_dir()}")
     else:

@@ -173,7 +173,9 @@ def _meant_option(error: Any, context: Any) -> tuple[str, str] | None:
     option, path = error.option_name, context.command_path
     sentence = f"{path} has no option {option}"
     if context.parent is None:
-        if error.possibilities:
+        if option == "-V":
+            return sentence, f"write {path} --version"
+        if error.possibilities and option not in OTHER_OPTIONS[""]:
             return None
         return sentence, f"options stand behind a command: {path} COMMAND {option}; {path} --help lists them"
     there = {name for parameter in context.command.get_params(context) for name in parameter.opts}
