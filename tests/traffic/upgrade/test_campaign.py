@@ -9,10 +9,10 @@ import pytest
 
 from pgstrata.campaign.plan.order import seconds_of
 from pgstrata.server.find.model import Server
-from pgstrata.traffic.captured import Database, Header
+from pgstrata.traffic.captured import Database, Header, Shape
 from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import replay_step
-from pgstrata.traffic.upgrade.campaign import labels, rounds_in_time
+from pgstrata.traffic.upgrade.campaign import _stack, labels, rounds_in_time
 from pgstrata.traffic.upgrade.question import Question, server_of, spec_of, targets_of
 from pgstrata.traffic.upgrade.versions import Servers
 
@@ -67,6 +67,24 @@ def test_a_round_takes_as_long_as_its_log_and_not_as_it_may() -> None:
     seconds = rounds_in_time(question(), ReplayOptions(), header, 2, 2.0).seconds
     step = replay_step(ReplayOptions(seconds=seconds), header, [])
     assert step.seconds == 448.0 and seconds_of(step) == 0.13
+
+
+def test_servers_have_room_for_what_the_log_needs(tmp_path: Path) -> None:
+    results = tmp_path / "runs"
+    prepares = [Shape("SELECT $1"), Shape("prepare transaction $1")]
+    for header, settings in (
+        (Header(most_sessions=90, shapes=[Shape("PREPARE a AS SELECT $1")]), ""),
+        (Header(most_sessions=91), "max_connections = 111\n"),
+        (Header(most_sessions=3, shapes=prepares), "max_prepared_transactions = 23\n"),
+        (
+            Header(most_sessions=200, shapes=prepares),
+            "max_connections = 220\nmax_prepared_transactions = 220\n",
+        ),
+    ):
+        first, *others = _stack(question(config="own.conf"), header, results)
+        assert [first, *others][-1] == "own.conf" and bool(others) == bool(settings)
+        if settings:
+            assert Path(first).read_text() == settings
 
 
 def test_versions_are_called_as_they_were_written() -> None:

@@ -57,6 +57,10 @@ def test_transactions_with_roles_cursors_and_what_drivers_prepare(place: Path, p
         "CREATE INDEX ON job (a)",
         "UPDATE shop.items SET name = 'new' WHERE id = 8",
         "COMMIT",
+        "BEGIN",
+        "UPDATE shop.items SET name = 'new' WHERE id = 9",
+        "PREPARE TRANSACTION 'of the application'",
+        "COMMIT PREPARED 'of the application'",
     ]
     (place / "shop.csv").write_text(asked(texts))
     done = pgstrata(*QUESTION, "--rounds", "2", "--speed", "0", "--format", "json")

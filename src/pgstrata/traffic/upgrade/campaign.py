@@ -199,13 +199,18 @@ def _repeats_there(name: str, variants: Sequence[str], workload: str, results: P
 
 def _stack(question: Question, header: Header, results: Path) -> list[str]:
     """Returns the config's files in their order; below them, if more sessions were open than usual servers
-    take, a file with room for all sessions."""
+    take, or some prepared transactions, a file with room for all of them."""
     stack = stack_of(question.config)
     most = header.most_sessions
-    if most <= USUAL_CONNECTIONS:
+    needs = {}
+    if most > USUAL_CONNECTIONS:
+        needs["max_connections"] = most + 20
+    if any(shape.text[:20].upper().startswith("PREPARE TRANSACTION ") for shape in header.shapes):
+        needs["max_prepared_transactions"] = most + 20
+    if not needs:
         return stack
     config_file = results.parent / "connections.conf"
-    config_file.write_text(f"max_connections = {most + 20}\n")
+    config_file.write_text("".join(f"{name} = {value}\n" for name, value in needs.items()))
     return [str(config_file.absolute()), *stack]
 
 
