@@ -230,3 +230,28 @@ def test_counts_of_words_tell_unclear_from_not_compared() -> None:
     assert words["q2"].verdict.word == words["q3"].verdict.word == "unclear"
     (step,) = comparison.steps
     assert word_counts(step) == "1 slower, 1 unclear, 2 not compared"
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_a_sample_of_analyze_decides_is_no_difference_of_versions(side: int) -> None:
+    def sides(times: float) -> list[list[QueryTurns]]:
+        return [
+            [query("q1", seconds, plans=1 + (side == place))] for place, seconds in ((0, 0.1), (1, times))
+        ]
+
+    _, words = compared(*sides(0.13))
+    verdict = words["q1"].verdict
+    assert verdict.word == "unclear" and verdict.aside
+    label = ("old", "new")[side]
+    assert verdict.reason == (
+        f"slower with these statistics, but the plan of {label} hangs on the rows that ANALYZE samples"
+    )
+    # Two plans that the planner takes for equally good hardly differ by so much.
+    _, words = compared(*sides(0.9))
+    verdict = words["q1"].verdict
+    assert verdict.word == "slower" and verdict.reason.endswith("hangs on the rows that ANALYZE samples")
+
+
+def test_one_plan_with_all_samples_leaves_the_word() -> None:
+    _, words = compared([query("q1", 0.1, plans=1)], [query("q1", 0.13, plans=1)])
+    assert words["q1"].verdict.word == "slower" and "ANALYZE" not in words["q1"].verdict.reason

@@ -35,6 +35,11 @@ CLEAR = 1.25
 execution is no pair."""
 
 
+LIKE_PLANS = 2.0
+"""Plans between which a sample of ANALYZE decides may take so many times as long as each other: what differs
+by less is not known to be a difference of the variants."""
+
+
 class QuerySide(NamedTuple):
     """A query on one variant. load_limit: share of the CPUs that other programs may use."""
 
@@ -199,7 +204,7 @@ def judge_queries(
     queries = []
     for name, sides in sorted(parts.items(), key=lambda item: in_order(item[0])):
         ends = _end(side.turns for side, _ in sides), _end(side.turns for _, side in sides)
-        verdict = judge_query(sides, limit, labels, criterion)
+        verdict = _but_for_samples(judge_query(sides, limit, labels, criterion), sides, labels)
         base_rate = rate_of([side.turns for side, _ in sides])
         other_rate = rate_of([side.turns for _, side in sides])
         if base_rate is not None and other_rate is not None and verdict.n:
@@ -209,6 +214,24 @@ def judge_queries(
         phases = _phases(sides, criterion)
         queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends, phases, means))
     return queries
+
+
+def _but_for_samples(
+    verdict: Verdict, parts: Sequence[tuple[QuerySide, QuerySide]], labels: tuple[str, str]
+) -> Verdict:
+    """Returns the verdict on a query, unclear where the rows that ANALYZE sampled may have made it: with
+    others a variant takes another plan."""
+    several = [
+        label
+        for place, label in enumerate(labels)
+        if any((both[place].turns.plans or 0) > 1 for both in parts)
+    ]
+    if verdict.word not in ("slower", "faster") or not several:
+        return verdict
+    hangs = f"the plan of {' and '.join(several)} hangs on the rows that ANALYZE samples"
+    if abs(math.log(verdict.ratio)) < math.log(LIKE_PLANS):
+        return set_aside(verdict, f"{verdict.word} with these statistics, but {hangs}")
+    return replace(verdict, reason=f"{verdict.reason}; {hangs}")
 
 
 def mean_of_pairs(parts: Sequence[tuple[QuerySide, QuerySide]]) -> MeanExecutions | None:

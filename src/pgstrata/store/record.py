@@ -392,6 +392,8 @@ class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why this variant executes the query no more: the server rejects it, or cancelled it at its limit."""
     reason: str = ""
     """What the server said, or why the query was not executed until it was known."""
+    plans: Ordinal | None = None
+    """How many plans the planner takes with other samples of ANALYZE; None where that was not asked."""
 
 
 class QueryPairs(Struct, frozen=True, kw_only=True):

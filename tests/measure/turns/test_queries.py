@@ -273,7 +273,7 @@ def test_a_factor_is_proven_beside_busy_programs(place: Path, pgstrata: Program,
     steps = {step["step"]: step for step in json.loads(run.stdout)["comparisons"][0]["steps"]}
     slow = steps["queries.by_key"]
     assert slow["word"] == "slower", slow
-    assert slow["reason"].startswith("by so much at least, by CPU time: other programs"), slow
+    assert slow["reason"].startswith("by so much at least, by CPU time: others used the CPUs"), slow
     assert slow["low"] < slow["ratio"] <= slow["high"] < 0.9
     assert steps["queries.constant"]["word"] not in ("slower", "faster"), steps
 

@@ -38,6 +38,7 @@ from pgstrata.measure.turns.query_pairs import (
     replaced,
     with_execution,
 )
+from pgstrata.measure.turns.samples import plans_by_sample
 from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import START_ERROR
 from pgstrata.stats.executions import FIRST, MOST
@@ -122,6 +123,8 @@ class QueryExecution:
             self._begin_anew(waiting)
             self._execute(min(waiting, key=lambda query: query.rank(now, deadline)))
         seconds = time.monotonic() - begun
+        if self._pairs is None:
+            self._sample_plans()
         self._keep(seconds)
         if self._pairs is None:
             known = sum(query.is_known for query in self._queries)
@@ -308,6 +311,22 @@ class QueryExecution:
         return [
             difference for _, difference in sorted(ranked, key=lambda each: (not each[1].is_slower, each[0]))
         ]
+
+    def _sample_plans(self) -> None:
+        """Notes of the queries that differ how many plans they have with other samples of ANALYZE."""
+        names = {difference.name for difference in self.differing()}
+        steps = {name: replace(self._single.step(name, 1), confined=self._confined) for name in sorted(names)}
+        several = set()
+        for side in self._here:
+            plans = plans_by_sample(side, steps, self._base.run.interrupts.check)
+            for query in self._queries:
+                if query.name in plans and side.label in query.turns:
+                    turns = query.turns[side.label]
+                    query.turns[side.label] = replaced(turns, plans=plans[query.name])
+            several |= {name for name, count in plans.items() if count > 1}
+        if several:
+            count = numbers.counted(len(several), "query that differs has", "queries that differ have")
+            self._base.run.progress.say(f"  {count} another plan with another sample of ANALYZE")
 
     def ending(self) -> dict[str, dict[str, float]]:
         """Returns the seconds of an execution of each query by the label of the variant, where it ends."""
