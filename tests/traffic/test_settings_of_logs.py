@@ -243,7 +243,7 @@ def test_the_same_statements_under_all_settings(logs: Path, tmp_path: Path, name
     # What cannot be asked again is the same, too; log_duration alone does not say what was parsed.
     reasons = {why: n for why, n in other.reasons().items() if why not in (account.MESSAGES, account.ENDED)}
     parsed = {account.UNEXECUTED: 2} if "log_duration" not in SETTINGS[name] or name == "both" else None
-    wanted = {account.ROWS_OF_COPY: 2, account.ENCODING: 4, account.EMPTY_SESSIONS: 1}
+    wanted = {account.ROWS_OF_COPY: 2, account.ENCODING: 4, account.CANCELED: 1, account.EMPTY_SESSIONS: 2}
     assert reasons == {**wanted, **(parsed or {account.NO_TEXT: 8})}
     notes = " ".join(other.header.notes)
     assert "only" not in notes and "missing" not in notes
@@ -276,7 +276,8 @@ def test_the_same_statements_in_every_wrapping(logs: Path, tmp_path: Path, wrapp
     assert reasons == {
         account.ROWS_OF_COPY: 2,
         account.ENCODING: 4,
-        account.EMPTY_SESSIONS: 1,
+        account.CANCELED: 1,
+        account.EMPTY_SESSIONS: 2,
         account.UNEXECUTED: 2,
     }
 

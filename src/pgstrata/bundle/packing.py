@@ -40,6 +40,8 @@ VERSION = 1
 MANIFEST = "bundle.json"
 RECORD = "run.json"
 """Of a run: the one file that its digests leave out, so that it can be changed."""
+EXPLAINING = frozenset(("reason", "aside"))
+"""Of a verdict: another version may explain the same word and figures otherwise."""
 XZ = b"\xfd7zXZ\0"
 """How a file of xz begins."""
 MOST_BYTES = 5_000_000
@@ -261,9 +263,10 @@ def _said(step: Json | None) -> str:
 
 
 def _same(first: Any, two: Any) -> bool:
-    """Returns True if two JSON values agree, numbers within TOLERANCE."""
+    """Returns True if two JSON values agree, numbers within TOLERANCE, without what explains them."""
     if isinstance(first, dict) and isinstance(two, dict):
-        return first.keys() == two.keys() and all(_same(first[key], two[key]) for key in first)
+        compared = first.keys() - EXPLAINING
+        return first.keys() == two.keys() and all(_same(first[key], two[key]) for key in compared)
     if isinstance(first, list) and isinstance(two, list):
         return len(first) == len(two) and all(map(_same, first, two))
     if isinstance(first, float | int) and isinstance(two, float | int):

@@ -58,6 +58,7 @@ from pgstrata.turns.table import kind_of
 
 Json = dict[str, Any]
 Evidence = Literal["machines", "slices", "repeats", "runs", "queries", "times"]
+OF_SLICES: Evidence = "slices"
 
 
 class StepVerdictRecord(VerdictRecord):
@@ -290,7 +291,7 @@ def compare_all(
             ours, theirs, reason = undisturbed(ours, theirs)
             measured[key] = ours, theirs
             of, verdict, by = _verdict(step, ours, theirs, history, criterion)
-            if of == "slices":
+            if of == OF_SLICES:
                 verdict = _with_number_to_use(verdict, ours, theirs)
             evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):

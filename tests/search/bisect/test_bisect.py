@@ -277,7 +277,6 @@ def repo(place: Path) -> Path:
         ("--repo repo --good v1 --bad v2 --step point-query --smallest 3", "not a share", "3%"),
         ("--repo repo --good v1 --bad v2 --step point-query --seconds 0", "is not between", "20 is usual"),
         ("--repo repo --good v1 --bad v2 --step x --max-seconds -1", "-1 is not above 0", "no limit"),
-        ("--repo repo --good v1 --bad v2 --step point-query --step insert", "one step, not of 2", "itself"),
         ("--repo foreign --good HEAD~1 --bad HEAD --step point-query", "not a source tree", "a clone"),
         ("--repo plain --good v1 --bad v2 --step point-query", "is not a git repository", "a clone"),
         ("--repo plain/file --good v1 --bad v2 --step point-query", "is a file", "a clone"),

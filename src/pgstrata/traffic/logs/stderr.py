@@ -41,6 +41,15 @@ _PERHAPS = re.compile(rb"[^\n]{0,600}?" + SEVERITY)
 """A line with a severity: an entry, or a statement that has this word."""
 
 
+_CODES = {
+    "canceling statement due to user request": "57014",
+    "canceling statement due to statement timeout": "57014",
+    "terminating connection due to administrator command": "57P01",
+    "terminating connection due to transaction timeout": "25P04",
+}
+"""SQLSTATEs of what ended a statement from outside, where the prefix tells none: a replay leaves it out."""
+
+
 def entries(
     file: IO[bytes],
     how: Prefix,
@@ -73,7 +82,7 @@ def entries(
         failed = severity in FAILURES
         state = ""
         if failed:
-            state = (groups.get("sqlstate") or b"?????").decode()
+            state = code.decode() if (code := groups.get("sqlstate")) else _CODES.get(message, "?????")
         if ("location" in texts or message[:7] == "00000: ") and (verbose := _STATE.match(message)):
             state, message = verbose[1] if failed else "", message[7:]
         database = groups.get("database") or None
