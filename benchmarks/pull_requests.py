@@ -96,7 +96,7 @@ def make_pulls(repo: Path, base: str, history: Path, count: int) -> list[str]:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keeps so many processes busy."""
+    """Runs `count` processes that use all the CPU time they get."""
     command = [sys.executable, "-c", "while True: pass"]
     loops = [subprocess.Popen(command) for _ in range(count)]
     try:

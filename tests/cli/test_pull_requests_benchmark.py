@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "pull_requests.py"
+from support.benchmarks import benchmark
 
 
 @pytest.fixture(scope="module")
 def pulls() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pull_requests", FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["pull_requests"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("pull_requests.py")
 
 
 @pytest.mark.program

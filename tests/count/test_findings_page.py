@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -16,20 +15,16 @@ import pytest
 from pgstrata.count.verdicts import CountVerdict, CountWord
 from pgstrata.judge.functions import FunctionChange
 from pgstrata.judge.published import Rounded
+from support.benchmarks import BENCHMARKS, benchmark
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "benchmarks/findings.py"
 
 
 @pytest.fixture(scope="module")
 def findings() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(FILE.parent))
-    spec = importlib.util.spec_from_file_location("findings", FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(FILE.parent))
+    sys.path.insert(0, str(BENCHMARKS))
+    yield benchmark("findings.py")
+    sys.path.remove(str(BENCHMARKS))
 
 
 @pytest.mark.long

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "sensitivity" / "busy.py"
+from support.benchmarks import benchmark
 
 
 @pytest.fixture(scope="module")
 def busy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("sensitivity_busy", FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sensitivity_busy"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("sensitivity/busy.py")
 
 
 def line(condition: str, *words: str, low: float = 0.99, disturbed: str = "", share: float = 0.0) -> Any:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "sensitivity" / "measure.py"
+from support.benchmarks import benchmark
 
 
 @pytest.fixture(scope="module")
 def measure() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("sensitivity_measure", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sensitivity_measure"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("sensitivity/measure.py")
 
 
 def test_a_line_that_was_cut_is_made_again(measure: ModuleType, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Interruption(BaseException):
 
 
 class ReaderGone(BaseException):
-    """Standard output is a pipe that nobody reads any more, as of `| head`."""
+    """The reader of standard output has closed the pipe, as `| head` does."""
 
 
 def stopped() -> str:

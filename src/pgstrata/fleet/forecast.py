@@ -39,7 +39,7 @@ class AssignmentRecord(TypedDict):
 
 
 class MachinesRecord(TypedDict):
-    """How long so many machines take, as JSON."""
+    """How long a number of machines takes, as JSON."""
 
     machines: int
     seconds: float

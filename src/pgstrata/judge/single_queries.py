@@ -36,8 +36,8 @@ execution is no pair."""
 
 
 LIKE_PLANS = 2.0
-"""Plans between which a sample of ANALYZE decides may take so many times as long as each other: what differs
-by less is not known to be a difference of the variants."""
+"""A sample of ANALYZE may decide between plans of which one takes this many times as long as the other: a
+smaller difference is not known to be one of the variants."""
 
 
 class QuerySide(NamedTuple):

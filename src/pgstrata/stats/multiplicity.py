@@ -40,9 +40,9 @@ def holds_among(
     """Returns whether a comparison still differs when all p-values are adjusted as `adjust` does, whatever
     becomes of those that are not known.
 
-    comparisons: all of them; differing: so many others are known to differ, by this rule, and their p-values
-    change no more. In whatever order they became known, the k smallest p-values are at most
-    k × (1 − confidence) ÷ comparisons.
+    comparisons: their number; differing: the number of others that are known to differ, by this rule, and
+    whose p-values do not change any more. In whatever order they became known, the k smallest p-values are
+    at most k × (1 − confidence) ÷ comparisons.
     """
     return p_value * comparisons <= (1.0 - confidence) * (differing + 1)
 

@@ -748,7 +748,9 @@ class Reader:
             MARK in text,
             " all" in lower and shapes.forgets(shape.text),
             shape.text if shape.kind == shapes.DDL else "",
-            tuple(_bare(match[1]) for match in _TEMPORARY.finditer(shape.text)) if "temp" in lower else (),
+            tuple(shapes.bare(match[1]) for match in _TEMPORARY.finditer(shape.text))
+            if "temp" in lower
+            else (),
         )
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
@@ -773,7 +775,7 @@ _PREPARED = re.compile(
 def _why_not_prepared(session: _Open, kind: str, text: str) -> str:
     """Returns why PREPARE, EXECUTE or DEALLOCATE cannot be in the file, empty where it can."""
     match = _PREPARED.match(shapes.without_leading_comments(text))
-    name = _bare(match[1]) if match else ""
+    name = shapes.bare(match[1]) if match else ""
     if session.prepared is None:
         session.prepared = set()
     if kind == shapes.PREPARE:
@@ -800,21 +802,21 @@ _TEMPORARY = re.compile(
 _NAME = re.compile(r'"(?:[^"]|"")+"|[\w$]+')
 
 
+def _temporary_in(text: str) -> tuple[str, ...]:
+    """Returns the names of the temporary tables and the like that a normalized statement makes."""
+    return tuple(shapes.bare(match[1]) for match in _TEMPORARY.finditer(text))
+
+
 def _is_temporary(session: _Open, known: _Known) -> bool:
     """Returns whether all that a statement makes, changes or drops is what its session alone sees."""
     names = {*known.temporary, *(session.temporary or ())}
     return all(
         _TEMPORARY.match(part)
         or "pg_temp" in part[:200].lower()
-        or any(_bare(name) in names for name in _NAME.findall(part[:1000]))
+        or any(shapes.bare(name) in names for name in _NAME.findall(part[:1000]))
         for part in map(str.strip, known.definition.split(";"))
         if shapes.kind_of(part) == shapes.DDL
     )
-
-
-def _bare(name: str) -> str:
-    """Returns a name without its quotes, in lower case."""
-    return name.strip('"').lower()
 
 
 def _damage(entry: LogEntry) -> str:

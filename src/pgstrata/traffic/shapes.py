@@ -188,6 +188,11 @@ def without_leading_comments(text: str) -> str:
     return text[match.end() :] if match else text
 
 
+def bare(name: str) -> str:
+    """Returns a name without its quotes and the space around it, in lower case."""
+    return name.strip(' "').lower()
+
+
 __all__ = [
     "BEGIN",
     "COPY_IN",
@@ -199,6 +204,7 @@ __all__ = [
     "PREPARE",
     "UTILITY",
     "ShapedText",
+    "bare",
     "forgets",
     "kind_of",
     "shape",

@@ -425,21 +425,21 @@ class _State:
             elif match[1].upper().startswith("TEMP"):
                 yield "temp all", None
         elif match := _TEMPORARY.match(text):
-            yield f"temp {_bare(match[1])}", statement
+            yield f"temp {shapes.bare(match[1])}", statement
         elif match := _DROP.match(text):
             for name in match[1].split(","):
                 words = name.strip().removeprefix("pg_temp.").split(None, 1)
-                yield f"temp {_bare(words[0]) if words else ''}", None
+                yield f"temp {shapes.bare(words[0]) if words else ''}", None
             if behind := _TEMPORARY.search(text, match.end()):
-                yield f"temp {_bare(behind[1])}", statement
+                yield f"temp {shapes.bare(behind[1])}", statement
         elif match := _HOLD.match(text):
-            yield f"cursor {_bare(match[1])}", statement
+            yield f"cursor {shapes.bare(match[1])}", statement
         elif match := _CLOSE.match(text):
-            yield f"cursor {_bare(match[1])}", None
+            yield f"cursor {shapes.bare(match[1])}", None
         elif match := _LISTEN.match(text):
-            yield f"listen {_bare(match[1])}", statement
+            yield f"listen {shapes.bare(match[1])}", statement
         elif match := _UNLISTEN.match(text):
-            yield f"listen {_bare(match[1] or 'all')}", None
+            yield f"listen {shapes.bare(match[1] or 'all')}", None
 
     def _apply(self, changes: Mapping[str, Statement | None]) -> None:
         for key, statement in changes.items():
@@ -456,11 +456,6 @@ class _State:
     def statements(self) -> list[Statement]:
         """Returns what is asked again, in its order."""
         return [*self._held.values(), *self._opened]
-
-
-def _bare(name: str) -> str:
-    """Returns a name without its quotes, in lower case."""
-    return name.strip(' "').lower()
 
 
 __all__ = ["PAUSE", "Window", "busiest", "capture_part", "cut", "window_of"]

@@ -1,9 +1,8 @@
 """Whether the plan of a query hangs on the rows that ANALYZE happens to sample.
 
-Two plans that the planner takes for equally good may take very different times, and which one is taken is
-drawn with the data: the same command, with the same servers, may find one version slower today and faster
-tomorrow. So ANALYZE draws other samples, in transactions of which nothing stays, and each time the plan is
-asked for.
+Two plans whose costs the planner estimates alike may take very different times, and the sample decides
+between them: the same command, with the same servers, may find one version slower today and faster tomorrow.
+So ANALYZE samples again, in transactions that are rolled back, and EXPLAIN shows the plan each time.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.queries import explain_of
 
 SAMPLES = 5
-"""Drawn of each variant. Of a plan that each of two samples in three gives, all are alike once in eight."""
+"""For each variant. A plan that two samples of three lead to is the only one in five once in seven times."""
 
 MOST_SECONDS = 30.0
-"""Of a variant, after which no other sample is drawn."""
+"""For one variant; no sample begins after it."""
 
 _TABLES = """
 SELECT DISTINCT quote_ident(s.schemaname) || '.' || quote_ident(s.tablename)
@@ -42,9 +41,9 @@ def plans_by_sample(
 ) -> dict[str, int]:
     """Returns how many plans the planner takes for each query, by its name, with other samples of ANALYZE.
 
-    None of a query that has no plan, of a server that lists no plans as JSON or that somebody else runs, and
-    where fewer than two samples were drawn. steps: of one execution; check: called before each sample, may
-    raise.
+    A query that has no plan is left out. The result is empty for a server that has no EXPLAIN (FORMAT JSON)
+    or that somebody else runs, and if fewer than two samples were taken. steps: of one execution; check:
+    called before each sample, may raise.
     """
     texts = {
         name: explain.replace("EXPLAIN ", "EXPLAIN (FORMAT JSON) ", 1)
